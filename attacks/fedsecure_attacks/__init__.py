@@ -1,0 +1,1 @@
+"""Attacks on what a federation releases."""

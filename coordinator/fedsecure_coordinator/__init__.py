@@ -1,0 +1,1 @@
+"""The coordinator daemon: runs rounds, keeps the journal, and never sees a record."""

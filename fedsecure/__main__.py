@@ -1,0 +1,5 @@
+"""``python -m fedsecure`` is the ``fedsecure`` command."""
+
+from fedsecure.cli import main
+
+main()

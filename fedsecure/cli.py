@@ -1,0 +1,77 @@
+"""The composition root: mounts the command groups. Nothing here, or at the top of a command module, imports torch."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from fedsecure import __version__
+from fedsecure.commands.output import fail
+from fedsecure.errors import FedSecureError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="fedsecure",
+    help="Train together without pooling data: nodes, a coordinator, and a record of everything that leaves.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and stop."),
+) -> None:
+    pass
+
+
+def _mount() -> None:
+    from fedsecure.commands import ca, demo, plan, simulate
+    from fedsecure_coordinator import cli as coordinator
+    from fedsecure_node import cli as node
+
+    app.add_typer(ca.app, name="ca")
+    app.add_typer(node.app, name="node")
+    app.add_typer(coordinator.app, name="coordinator")
+    app.add_typer(plan.app, name="plan")
+    app.command("simulate")(simulate.simulate)
+    app.command("demo")(demo.demo)
+
+
+def main() -> None:
+    """Entry point of the ``fedsecure`` command: runs it and exits with its code (see ``fedsecure.errors.EXIT_CODES``)."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line in this process; returns the exit code instead of exiting."""
+    try:
+        result = typer.main.get_command(app).main(args=arguments, prog_name="fedsecure", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except FedSecureError as error:
+        return fail(error)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+_mount()

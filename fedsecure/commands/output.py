@@ -1,0 +1,33 @@
+"""How every command speaks: results on stdout (one JSON object with ``--json``), errors on stderr as one line and a hint."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from fedsecure.errors import FedSecureError
+
+__all__ = ["JsonOption", "emit_json", "fail", "say"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for machines.")]
+
+
+def say(text: str = "") -> None:
+    """One line of result on stdout."""
+    typer.echo(text)
+
+
+def emit_json(value: Any) -> None:
+    """Strict JSON (no NaN) on stdout, keys in the order given."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def fail(error: FedSecureError) -> int:
+    """Print an error as one line plus its hint, on stderr; returns the exit code."""
+    print(f"error: {error}", file=sys.stderr)  # noqa: T201
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+    return error.exit_code

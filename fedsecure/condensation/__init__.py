@@ -1,0 +1,1 @@
+"""Condensing records into a few images: matching, distances, resampling, augmentation, the loop."""

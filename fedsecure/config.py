@@ -1,0 +1,151 @@
+"""Reading TOML configuration strictly: every fault names the file, the key and what is allowed, in one line."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pydantic
+from pydantic import BaseModel, ConfigDict
+
+from fedsecure.errors import ConfigError
+
+__all__ = ["Settings", "canonical_json", "load_toml", "validate"]
+
+#: No configuration file of ours comes near this size (bytes).
+MAX_CONFIG_BYTES = 1 << 20
+
+
+class Settings(BaseModel):
+    """Base of every configuration table: frozen, strict, no unknown keys, no NaN or infinities."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def canonical_json(model: BaseModel, *, exclude: set[str] | None = None) -> bytes:
+    """The one serialisation that digests are taken over: sorted keys, no spaces, UTF-8, no NaN."""
+    data = model.model_dump(mode="json", exclude=exclude)
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file. Raises ``ConfigError`` naming the file, and the line where it is not TOML."""
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES} bytes, so not a configuration file")
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file", hint="check the path") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a directory, not a file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="check its permissions") from None
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def validate(model: type[S], raw: Mapping[str, Any] | bytes, where: str) -> S:
+    """Check ``raw`` (a parsed TOML table, or JSON bytes) against ``model``; all faults in one ``ConfigError`` line."""
+    try:
+        text = raw if isinstance(raw, bytes) else json.dumps(raw)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {error}", hint="use strings, numbers, true/false, lists and tables") from None
+    try:
+        return model.model_validate_json(text)
+    except pydantic.ValidationError as error:
+        faults = _distinct(_describe(item, model) for item in error.errors(include_url=False))
+        hint = "run the command with --help, or see the example file" if len(faults) > 3 else ""
+        raise ConfigError(f"{where}: " + "; ".join(faults), hint=hint) from None
+
+
+def _distinct(items: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(items))
+
+
+def _describe(item: Any, model: type[BaseModel]) -> str:
+    """One fault of pydantic's as ``key: what is wrong (allowed: …)``."""
+    key = ".".join(_without_tags(model, item["loc"])) or "(top level)"
+    kind, ctx = item["type"], item.get("ctx", {})
+    given = repr(item.get("input"))
+    given = given if len(given) <= 60 else given[:57] + "…"
+    if kind == "extra_forbidden":
+        known = _known_keys(model, item["loc"][:-1])
+        return f"{key}: unknown key" + (f" (known: {', '.join(known)})" if known else "")
+    if kind == "missing":
+        return f"{key}: missing"
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        sign = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}[kind]
+        limit = next(iter(ctx.values()))
+        return f"{key}: {given} is out of range (allowed: {sign} {limit})"
+    if kind == "literal_error":
+        return f"{key}: {given} is not one of {ctx.get('expected')}"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        discriminator = str(ctx.get("discriminator", "")).strip("'")
+        expected = f" (allowed: {ctx['expected_tags']})" if "expected_tags" in ctx else ""
+        if kind == "union_tag_not_found":
+            return f"{key}: needs the key {discriminator}{expected}"
+        return f"{key}.{discriminator}: {ctx.get('tag')!r} is not known{expected}"
+    if kind == "value_error":
+        return f"{key}: {ctx.get('error')}" if item["loc"] else str(ctx.get("error"))
+    message = str(item["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
+    return (
+        f"{key}: {given} should be {message}"
+        if str(item["msg"]).startswith("Input should")
+        else f"{key}: {item['msg']}"
+    )
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The keys of the table at ``location`` inside ``model``, as far as its annotations show them."""
+    current: Any = model
+    for part in location:
+        if isinstance(part, int):
+            continue
+        found = _inner(current, str(part))
+        if found is None:
+            return []
+        current = found
+    fields = getattr(current, "model_fields", None)
+    return sorted(fields) if fields else []
+
+
+def _without_tags(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The key as the file spells it: pydantic puts the tag of a union member (``method.fedaf.ipc``) between."""
+    current: Any = model
+    kept: list[str] = []
+    for part in location:
+        tag = isinstance(current, list) and isinstance(part, str)
+        if not tag:
+            kept.append(str(part))
+        if isinstance(part, str):
+            current = _inner(current, part)
+    return kept
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for arg in getattr(annotation, "__args__", ()) for m in _models_in(arg)]
+
+
+def _inner(current: Any, part: str) -> Any:
+    """Step into field ``part``; or, when ``part`` is the tag of a union, into the member with that tag."""
+    fields = getattr(current, "model_fields", None)
+    if fields and part in fields:
+        models = _models_in(fields[part].annotation)
+        return models[0] if len(models) == 1 else models
+    if isinstance(current, list):
+        for member in current:
+            if any(part in getattr(f.annotation, "__args__", ()) for f in member.model_fields.values()):
+                return member
+    return None

@@ -1,0 +1,1 @@
+"""The only importer of ``cryptography``: certificates, signatures, key files."""

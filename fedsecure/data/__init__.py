@@ -1,0 +1,1 @@
+"""Records: sources, checks against the plan, partitions."""

@@ -1,0 +1,252 @@
+"""The one interface every method plugs into, and the words it speaks.
+
+A *round* is the method's ``exchanges`` in order. In each exchange the coordinator broadcasts tensors, every
+node of the cohort computes a *contribution*, and the coordinator folds their aggregate into its state. The two
+halves of a contribution differ in what is revealed: of ``summed`` only the cohort's sum (it can be masked),
+of ``released`` every tensor as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from fedsecure.errors import DataError, FedSecureError
+from fedsecure.tensors import Array, Header, Tensors
+
+if TYPE_CHECKING:
+    from fedsecure.data.dataset import Dataset
+
+__all__ = [
+    "Aggregate",
+    "Axis",
+    "ClientContext",
+    "Contribution",
+    "Method",
+    "Schema",
+    "ServerContext",
+    "TensorSpec",
+    "sum_contributions",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension whose length the node chooses, within bounds. Axes of one name have one length in a contribution."""
+
+    name: str
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.low}..{self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor that may travel: name, dtype, shape, closed range of its values, and what it is in words."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | Axis, ...]
+    low: float
+    high: float
+    what: str
+
+    @property
+    def max_nbytes(self) -> int:
+        """The most bytes this tensor can have."""
+        lengths = [d.high if isinstance(d, Axis) else d for d in self.shape]
+        return math.prod(lengths) * np.dtype(self.dtype).itemsize
+
+    def check_header(self, dtype: str, shape: tuple[int, ...], axes: dict[str, int]) -> None:
+        """Check dtype and shape before anything is allocated; ``axes`` collects the lengths seen so far."""
+        if dtype != self.dtype:
+            raise DataError(f"tensor {self.name}: dtype {dtype} where {self.dtype} is due")
+        if len(shape) != len(self.shape):
+            raise DataError(f"tensor {self.name}: shape {list(shape)} where {self.shape_text()} is due")
+        for length, due in zip(shape, self.shape, strict=True):
+            if isinstance(due, Axis):
+                fits = due.low <= length <= due.high and axes.setdefault(due.name, length) == length
+            else:
+                fits = length == due
+            if not fits:
+                raise DataError(f"tensor {self.name}: shape {list(shape)} where {self.shape_text()} is due")
+
+    def check_values(self, array: Array) -> None:
+        """Refuse NaN, infinities and values outside ``[low, high]``."""
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            bad = int(array.size - np.isfinite(array).sum())
+            raise DataError(f"tensor {self.name}: {bad} of {array.size} values are not finite")
+        if array.size and array.dtype.kind != "b":
+            least, most = array.min(), array.max()
+            if least < self.low or most > self.high:
+                raise DataError(f"tensor {self.name}: values {least:g}..{most:g} outside {self.low:g}..{self.high:g}")
+
+    def shape_text(self) -> str:
+        """The shape in words, for messages and the disclosure sheet."""
+        return "[" + ", ".join(str(d) for d in self.shape) + "]"
+
+
+def _check_half(
+    half: str,
+    specs: Sequence[TensorSpec],
+    header: Mapping[str, tuple[str, tuple[int, ...]]],
+    axes: dict[str, int],
+) -> None:
+    known = {spec.name for spec in specs}
+    if unknown := sorted(set(header) - known):
+        raise DataError(f"tensor {unknown[0]}: not named by the schema's {half} half, so it may not travel")
+    if missing := sorted(known - set(header)):
+        raise DataError(f"tensor {missing[0]}: named by the schema's {half} half but missing")
+    for spec in specs:
+        spec.check_header(*header[spec.name], axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a contribution of one exchange may hold: the coordinator's parser, the node's egress allow-list and the
+    privacy officer's disclosure sheet at once. A tensor it does not name cannot leave."""
+
+    summed: tuple[TensorSpec, ...] = ()
+    released: tuple[TensorSpec, ...] = ()
+
+    @property
+    def max_nbytes(self) -> int:
+        """The most bytes of tensor data that a contribution can have."""
+        return sum(spec.max_nbytes for spec in (*self.summed, *self.released))
+
+    def check_headers(self, summed: Header, released: Header) -> None:
+        """Check names, dtypes and shapes of both halves. Raises ``DataError`` naming the tensor."""
+        axes: dict[str, int] = {}
+        _check_half("summed", self.summed, summed, axes)
+        _check_half("released", self.released, released, axes)
+
+    def check(self, contribution: Contribution) -> None:
+        """Check headers, then values. Raises ``DataError`` naming the tensor."""
+        self.check_headers(contribution.summed.header(), contribution.released.header())
+        for spec in self.summed:
+            spec.check_values(contribution.summed[spec.name])
+        for spec in self.released:
+            spec.check_values(contribution.released[spec.name])
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What a node sends in one exchange."""
+
+    summed: Tensors = field(default_factory=Tensors)
+    released: Tensors = field(default_factory=Tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """What the coordinator knows after one exchange: the sum over contributors, and each one's released half."""
+
+    summed: Tensors
+    released: Mapping[str, Tensors]
+    contributors: tuple[str, ...]
+
+
+def sum_contributions(contributions: Mapping[str, Contribution]) -> Aggregate:
+    """The plain sum, without masks: in float64 for floats, in node-id order, so that it is reproducible bit for bit."""
+    nodes = tuple(sorted(contributions))
+    if not nodes:
+        raise DataError("no contribution to sum")
+    total: dict[str, Array] = {}
+    for name in contributions[nodes[0]].summed:
+        arrays = [contributions[n].summed[name] for n in nodes]
+        wide = np.float64 if arrays[0].dtype.kind == "f" else np.int64
+        acc = np.zeros(arrays[0].shape, dtype=wide)
+        for array in arrays:
+            acc += array
+        total[name] = acc
+    return Aggregate(Tensors(total), {n: contributions[n].released for n in nodes}, nodes)
+
+
+def _discard(name: str, value: float) -> None:
+    """The default metric sink: keeps nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientContext:
+    """What a node hands to ``client_update`` besides the data.
+
+    ``round`` counts from 0. ``seed`` drives every reproducible draw on this node for this run. ``report`` takes
+    local diagnostics that stay on the node. ``progress`` takes (done, of). ``cancelled`` is asked between steps;
+    when it says yes the update stops with ``Cancelled``. ``device`` is a torch device name. ``privacy`` is how
+    differential privacy enters (absent: none).
+    """
+
+    node: str
+    round: int
+    seed: int
+    report: Callable[[str, float], None] = _discard
+    progress: Callable[[int, int], None] = lambda done, of: None
+    cancelled: Callable[[], bool] = _never
+    device: str = "cpu"
+    privacy: object | None = None
+
+
+class Cancelled(FedSecureError):
+    """The computation was asked to stop (shutdown); nothing of it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext:
+    """What the coordinator hands to ``server_update``: the round, its seed, and a sink for metrics."""
+
+    round: int
+    seed: int
+    report: Callable[[str, float], None] = _discard
+    progress: Callable[[int, int], None] = lambda done, of: None
+    cancelled: Callable[[], bool] = _never
+    device: str = "cpu"
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A federated method. Implementations are pure: same arguments, same result, bit for bit, on one machine."""
+
+    @property
+    def exchanges(self) -> tuple[str, ...]:
+        """Names of the exchanges of one round, in order."""
+        ...
+
+    def schema(self, exchange: str) -> Schema:
+        """Names, shapes, dtypes and ranges of both halves of a contribution."""
+        ...
+
+    def broadcast_schema(self, exchange: str) -> Schema:
+        """The same for the broadcast (in ``released``): the node checks what it receives as the coordinator does."""
+        ...
+
+    def init_server(self, seed: int) -> Tensors:
+        """The coordinator's state before round 0."""
+        ...
+
+    def broadcast(self, exchange: str, server: Tensors) -> Tensors:
+        """What every node of the cohort gets."""
+        ...
+
+    def client_update(
+        self, exchange: str, broadcast: Tensors, local: Tensors, data: Dataset, ctx: ClientContext
+    ) -> tuple[Tensors, Contribution]:
+        """The node's new local state (never leaves) and its contribution."""
+        ...
+
+    def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
+        """The coordinator's next state."""
+        ...
+
+    def model(self, server: Tensors) -> Tensors:
+        """The parameters of the trained model inside the coordinator's state, named as the model names them."""
+        ...

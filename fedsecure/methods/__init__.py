@@ -1,0 +1,1 @@
+"""Methods: only what differs between them."""

@@ -1,0 +1,1 @@
+"""Networks that a plan may name."""

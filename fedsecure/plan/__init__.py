@@ -1,0 +1,141 @@
+"""The plan: the immutable description of a run. Its SHA-256 is the run's identity; what a node approves is that digest."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from fedsecure.config import Settings, canonical_json, load_toml, validate
+from fedsecure.data.settings import Simulation
+from fedsecure.errors import RemoteProtocolError
+from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings
+from fedsecure.plan.models import ModelSettings
+from fedsecure.plan.presets import preset_settings
+from fedsecure.plan.task import ImageTask, Task
+
+__all__ = ["Cohort", "Deadlines", "Plan", "load_plan"]
+
+NODE_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+NodeId = Annotated[str, Field(pattern=NODE_ID)]
+
+
+class Cohort(Settings):
+    """Who takes part. ``nodes`` empty: any enrolled node that approves the plan. A round needs ``min_nodes`` contributions."""
+
+    min_nodes: int = Field(3, ge=1, le=1000)
+    nodes: tuple[NodeId, ...] = Field((), max_length=1000)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Cohort:
+        if len(set(self.nodes)) != len(self.nodes):
+            raise ValueError("a node is named twice")
+        if self.nodes and len(self.nodes) < self.min_nodes:
+            raise ValueError(f"{len(self.nodes)} nodes are named but min_nodes is {self.min_nodes}")
+        return self
+
+
+class Deadlines(Settings):
+    """Seconds after which a phase ends with whoever is there. ``join``: from the start of the run; ``exchange``: each exchange."""
+
+    join: float = Field(86_400.0, gt=0, le=31_536_000)
+    exchange: float = Field(3_600.0, gt=0, le=31_536_000)
+
+
+class Plan(Settings):
+    """The immutable description of a run. Construct with ``load_plan`` or ``Plan.from_wire``."""
+
+    format: Literal[1]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")
+    preset: Literal["protective", "paper"] = "protective"
+    seed: int = Field(0, ge=0, lt=2**53)
+    rounds: int = Field(ge=1, le=100_000)
+    randomness: Literal["private", "plan"] = "private"
+    task: Task
+    model: ModelSettings
+    method: AnyMethodSettings
+    cohort: Cohort = Cohort()
+    deadlines: Deadlines = Deadlines()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Plan:
+        if self.model.name in ("convnet", "resnet") and not isinstance(self.task, ImageTask):
+            raise ValueError(f"model.name {self.model.name!r} needs images (allowed for a table: 'mlp')")
+        if isinstance(self.task, ImageTask) and self.model.name == "convnet":
+            side = min(self.task.shape[1:])
+            if side + (4 if self.task.shape[0] == 1 and side == 28 else 0) < 2**self.model.depth:
+                raise ValueError(
+                    f"model.depth {self.model.depth} halves {side} pixels below one (allowed: <= {side.bit_length() - 1})"
+                )
+        if (
+            isinstance(self.method, CondensationSettings)
+            and self.method.augment == "dsa"
+            and not isinstance(self.task, ImageTask)
+        ):
+            raise ValueError("method.augment 'dsa' needs images (allowed for a table: 'none')")
+        return self
+
+    def canonical(self) -> bytes:
+        """The exact bytes whose SHA-256 is the plan's identity, and which travel."""
+        return canonical_json(self)
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON, hex."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+    def departures(self) -> list[str]:
+        """Settings of the method that differ from the preset's, as ``key = value (preset: value)``."""
+        base = preset_settings(self.preset, self.method.name, {"name": self.method.name})
+        if getattr(self.method, "local_steps", None) is not None:
+            base["local_epochs"] = None
+            base["local_steps"] = self.method.local_steps
+        reference = type(self.method).model_validate(base, strict=False)
+        ours, theirs = self.method.model_dump(), reference.model_dump()
+        return [f"{key} = {ours[key]} (preset: {theirs[key]})" for key in ours if ours[key] != theirs[key]]
+
+    @classmethod
+    def from_wire(cls, data: bytes, digest: str) -> Plan:
+        """Parse canonical JSON that a coordinator sent. Raises ``RemoteProtocolError`` unless it is canonical and has this digest."""
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise RemoteProtocolError(
+                f"plan {digest[:12]}: its bytes have another digest",
+                hint="the coordinator is at fault; do not approve it",
+            )
+        plan = validate(cls, data, f"plan {digest[:12]}")
+        if plan.canonical() != data:
+            raise RemoteProtocolError(
+                f"plan {digest[:12]}: is not in the canonical form of this version",
+                hint="coordinator and node run different versions of fedsecure",
+            )
+        return plan
+
+
+def load_plan(path: Path) -> tuple[Plan, Simulation | None]:
+    """Read a plan file: the plan, and its ``[simulation]`` table if it has one. Relative data paths in it are taken
+    from the plan file's folder. Raises ``ConfigError`` naming the file, the key and the allowed values."""
+    raw = load_toml(path)
+    simulation_raw = raw.pop("simulation", None)
+    plan = validate(Plan, _with_preset(raw), str(path))
+    if simulation_raw is None:
+        return plan, None
+    simulation = validate(_SimulationFile, {"simulation": simulation_raw}, str(path)).simulation
+    return plan, _anchored(simulation, path.resolve().parent)
+
+
+class _SimulationFile(Settings):
+    simulation: Simulation
+
+
+def _with_preset(raw: dict[str, Any]) -> dict[str, Any]:
+    method = raw.get("method")
+    if not isinstance(method, dict) or not isinstance(method.get("name"), str):
+        return raw
+    return {**raw, "method": preset_settings(str(raw.get("preset", "protective")), method["name"], method)}
+
+
+def _anchored(simulation: Simulation, folder: Path) -> Simulation:
+    sources = {key: getattr(simulation, key) for key in ("data", "test")}
+    moved = {key: s.model_copy(update={"path": folder / s.path}) for key, s in sources.items() if hasattr(s, "path")}
+    return simulation.model_copy(update=moved)

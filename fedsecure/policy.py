@@ -1,0 +1,128 @@
+"""The institution's policy: what its node may take part in and what may leave. Absent, nothing may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from fedsecure.config import Settings, load_toml, validate
+from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.plan import Plan
+from fedsecure.plan.methods import CondensationSettings, FedAFSettings
+
+__all__ = ["BroadcastRules", "CondensationRules", "PlanRules", "Policy", "ReleaseRules", "load_policy"]
+
+Init = Literal["noise", "avg", "real"]
+
+
+class PlanRules(Settings):
+    """Which plans may be considered at all. ``approval``: ``manual`` (a person types the digest) or ``rule`` (any plan
+    that passes every rule of this file is approved without a person)."""
+
+    methods: tuple[Literal["fedavg", "feddm", "fedaf"], ...] = ()
+    approval: Literal["manual", "rule"] = "manual"
+    max_rounds: int = Field(100, ge=1)
+    min_nodes: int = Field(3, ge=1)
+    shared_randomness: bool = False
+
+
+class CondensationRules(Settings):
+    """Rules for condensed data. ``init``: allowed initialisations. ``group_rule``: with averaged initialisation,
+    ``ipc * init_n`` may not pass half the records of a class (audit page, section 7)."""
+
+    init: tuple[Init, ...] = ("noise",)
+    max_ipc: int = Field(50, ge=1)
+    min_records_per_class: int = Field(10, ge=1)
+    group_rule: bool = True
+    fresh_queries: bool = False
+    max_logit_clip: float | None = Field(100.0, gt=0)
+
+
+class ReleaseRules(Settings):
+    """Rules for what leaves. ``hold``: every release waits until a person says ``node release`` or ``node refuse``."""
+
+    hold: bool = False
+    max_bytes: int = Field(64 * 2**20, ge=1)
+    max_bytes_per_run: int = Field(2**30, ge=1)
+
+
+class BroadcastRules(Settings):
+    """What a broadcast may look like before it touches a record: a first guard against models built to single a person out.
+
+    ``max_abs_parameter`` bounds every parameter; ``max_abs_logit`` the mean logits a broadcast model gives on local records.
+    """
+
+    max_bytes: int = Field(2**30, ge=1)
+    max_abs_parameter: float = Field(1e3, gt=0)
+    max_abs_logit: float = Field(1e3, gt=0)
+
+
+class Policy(Settings):
+    """The whole file. Every table left out takes the defaults above, which are the strict ones; ``plans.methods`` left out allows none."""
+
+    format: Literal[1]
+    plans: PlanRules = PlanRules()
+    condensation: CondensationRules = CondensationRules()
+    release: ReleaseRules = ReleaseRules()
+    broadcast: BroadcastRules = BroadcastRules()
+
+    def violations(self, plan: Plan) -> list[str]:
+        """Each rule that ``plan`` breaks, as ``rule: what the plan asks (allowed: …)``; empty when it may be approved."""
+        return [*self._plan_violations(plan), *self._condensation_violations(plan)]
+
+    def check_plan(self, plan: Plan) -> None:
+        """Raise ``PolicyError`` naming every broken rule."""
+        if broken := self.violations(plan):
+            raise PolicyError(
+                f"policy refuses plan {plan.name}: " + "; ".join(broken),
+                hint="the coordinator must ask for less, or the institution must change its policy.toml",
+            )
+
+    def _plan_violations(self, plan: Plan) -> Iterator[str]:
+        rules = self.plans
+        if plan.method.name not in rules.methods:
+            yield f"plans.methods: {plan.method.name} (allowed: {', '.join(rules.methods) or 'none'})"
+        if plan.rounds > rules.max_rounds:
+            yield f"plans.max_rounds: {plan.rounds} rounds (allowed: <= {rules.max_rounds})"
+        if plan.cohort.min_nodes < rules.min_nodes:
+            yield f"plans.min_nodes: sums over {plan.cohort.min_nodes} nodes (allowed: >= {rules.min_nodes})"
+        if plan.randomness == "plan" and not rules.shared_randomness:
+            yield "plans.shared_randomness: randomness 'plan' lets the coordinator know this node's draws (allowed: 'private')"
+
+    def _condensation_violations(self, plan: Plan) -> Iterator[str]:
+        method, rules = plan.method, self.condensation
+        if not isinstance(method, CondensationSettings):
+            return
+        if method.init not in rules.init:
+            yield f"condensation.init: {method.init} (allowed: {', '.join(rules.init) or 'none'})"
+        if method.ipc > rules.max_ipc:
+            yield f"condensation.max_ipc: {method.ipc} images per class (allowed: <= {rules.max_ipc})"
+        if method.min_count < rules.min_records_per_class:
+            yield f"condensation.min_records_per_class: classes of {method.min_count} records (allowed: >= {rules.min_records_per_class})"
+        if rules.group_rule and method.init == "avg" and 2 * method.ipc * method.init_n > method.min_count:
+            yield (
+                f"condensation.group_rule: {method.ipc} images averaged from {method.init_n} records each, of classes from "
+                f"{method.min_count} records (allowed: min_count >= 2 * ipc * init_n = {2 * method.ipc * method.init_n})"
+            )
+        if method.real_means == "batch" and not rules.fresh_queries:
+            yield "condensation.fresh_queries: real_means 'batch' asks the records anew at every step (allowed: 'exact')"
+        if isinstance(method, FedAFSettings) and rules.max_logit_clip is not None:
+            if method.logit_clip is None:
+                yield f"condensation.max_logit_clip: logits unclipped (allowed: logit_clip <= {rules.max_logit_clip:g})"
+            elif method.logit_clip > rules.max_logit_clip:
+                yield f"condensation.max_logit_clip: {method.logit_clip:g} (allowed: <= {rules.max_logit_clip:g})"
+
+
+def load_policy(path: Path) -> Policy:
+    """Read ``policy.toml``. Raises ``PolicyError`` when it is absent (no policy, no run), ``ConfigError`` when it is wrong."""
+    if not path.exists():
+        raise PolicyError(
+            f"{path}: no policy, so nothing is allowed", hint="write policy.toml; see policy.example.toml"
+        )
+    try:
+        return validate(Policy, load_toml(path), str(path))
+    except ConfigError as error:
+        raise ConfigError(str(error), hint="until it is right, nothing is allowed") from None

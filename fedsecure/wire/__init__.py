@@ -1,0 +1,1 @@
+"""Between protobuf messages and the domain: sizes and schema are checked before anything is allocated."""
