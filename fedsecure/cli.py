@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 
 from fedsecure import __version__
@@ -57,21 +56,15 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line in this process; returns the exit code instead of exiting."""
     try:
-        result = typer.main.get_command(app).main(args=arguments, prog_name="fedsecure", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        app(args=arguments, prog_name="fedsecure")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except FedSecureError as error:
         return fail(error)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    return 0
 
 
 _mount()

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from fedsecure.config import Settings, canonical_json, load_toml, validate
 from fedsecure.data.settings import Simulation
 from fedsecure.errors import RemoteProtocolError
-from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings
+from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings
 from fedsecure.plan.models import ModelSettings
 from fedsecure.plan.presets import preset_settings
 from fedsecure.plan.task import ImageTask, Task
@@ -88,9 +88,8 @@ class Plan(Settings):
     def departures(self) -> list[str]:
         """Settings of the method that differ from the preset's, as ``key = value (preset: value)``."""
         base = preset_settings(self.preset, self.method.name, {"name": self.method.name})
-        if getattr(self.method, "local_steps", None) is not None:
-            base["local_epochs"] = None
-            base["local_steps"] = self.method.local_steps
+        if isinstance(self.method, FedAvgSettings) and self.method.local_steps is not None:
+            base |= {"local_epochs": None, "local_steps": self.method.local_steps}
         reference = type(self.method).model_validate(base, strict=False)
         ours, theirs = self.method.model_dump(), reference.model_dump()
         return [f"{key} = {ours[key]} (preset: {theirs[key]})" for key in ours if ours[key] != theirs[key]]
