@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["derive_seed", "numpy_generator", "torch_generator"]
+__all__ = ["derive_seed", "node_seed", "numpy_generator", "server_seed", "torch_generator"]
 
 
 def derive_seed(seed: int, *labels: str | int) -> int:
@@ -42,3 +42,16 @@ def torch_generator(seed: int, *labels: str | int) -> torch.Generator:
     generator = torch.Generator(device="cpu")
     generator.manual_seed(derive_seed(seed, *labels))
     return generator
+
+
+def server_seed(plan_seed: int) -> int:
+    """The seed of everything that the coordinator of a run draws."""
+    return derive_seed(plan_seed, "coordinator")
+
+
+def node_seed(plan_seed: int, node_id: str) -> int:
+    """The seed of a node whose plan says ``randomness = "plan"``: known to all, for simulations, tests and demonstrations.
+
+    With ``randomness = "private"`` a node draws its seed from the operating system instead and keeps it.
+    """
+    return derive_seed(plan_seed, "node", node_id)
