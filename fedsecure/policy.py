@@ -19,7 +19,8 @@ Init = Literal["noise", "avg", "real"]
 
 
 class PlanRules(Settings):
-    """Which plans may be considered at all. ``approval``: ``manual`` (a person types the digest) or ``rule`` (any plan
+    """Which plans may be considered at all. ``approval``: ``manual`` (a person types the digest) or ``rule`` (any
+    plan
     that passes every rule of this file is approved without a person)."""
 
     methods: tuple[Literal["fedavg", "feddm", "fedaf"], ...] = ()
@@ -42,7 +43,8 @@ class CondensationRules(Settings):
 
 
 class ReleaseRules(Settings):
-    """Rules for what leaves. ``hold``: every release waits until a person says ``node release`` or ``node refuse``."""
+    """Rules for what leaves. ``hold``: every release waits until a person says ``node release`` or ``node
+    refuse``."""
 
     hold: bool = False
     max_bytes: int = Field(64 * 2**20, ge=1)
@@ -50,9 +52,11 @@ class ReleaseRules(Settings):
 
 
 class BroadcastRules(Settings):
-    """What a broadcast may look like before it touches a record: a first guard against models built to single a person out.
+    """What a broadcast may look like before it touches a record: a first guard against models built to single a
+    person out.
 
-    ``max_abs_parameter`` bounds every parameter; ``max_abs_logit`` the mean logits a broadcast model gives on local records.
+    ``max_abs_parameter`` bounds every parameter; ``max_abs_logit`` the mean logits a broadcast model gives on
+    local records.
     """
 
     max_bytes: int = Field(2**30, ge=1)
@@ -61,7 +65,8 @@ class BroadcastRules(Settings):
 
 
 class Policy(Settings):
-    """The whole file. Every table left out takes the defaults above, which are the strict ones; ``plans.methods`` left out allows none."""
+    """The whole file. Every table left out takes the defaults above, which are the strict ones; ``plans.methods``
+    left out allows none."""
 
     format: Literal[1]
     plans: PlanRules = PlanRules()
@@ -70,7 +75,8 @@ class Policy(Settings):
     broadcast: BroadcastRules = BroadcastRules()
 
     def violations(self, plan: Plan) -> list[str]:
-        """Each rule that ``plan`` breaks, as ``rule: what the plan asks (allowed: …)``; empty when it may be approved."""
+        """Each rule that ``plan`` breaks, as ``rule: what the plan asks (allowed: …)``; empty when it may be
+        approved."""
         return [*self._plan_violations(plan), *self._condensation_violations(plan)]
 
     def check_plan(self, plan: Plan) -> None:
@@ -90,7 +96,7 @@ class Policy(Settings):
         if plan.cohort.min_nodes < rules.min_nodes:
             yield f"plans.min_nodes: sums over {plan.cohort.min_nodes} nodes (allowed: >= {rules.min_nodes})"
         if plan.randomness == "plan" and not rules.shared_randomness:
-            yield "plans.shared_randomness: randomness 'plan' lets the coordinator know this node's draws (allowed: 'private')"
+            yield "plans.shared_randomness: randomness 'plan' shows the coordinator this node's draws (allowed: 'private')"
 
     def _condensation_violations(self, plan: Plan) -> Iterator[str]:
         method, rules = plan.method, self.condensation
@@ -101,11 +107,15 @@ class Policy(Settings):
         if method.ipc > rules.max_ipc:
             yield f"condensation.max_ipc: {method.ipc} images per class (allowed: <= {rules.max_ipc})"
         if method.min_count < rules.min_records_per_class:
-            yield f"condensation.min_records_per_class: classes of {method.min_count} records (allowed: >= {rules.min_records_per_class})"
+            yield (
+                f"condensation.min_records_per_class: classes of {method.min_count} records "
+                f"(allowed: >= {rules.min_records_per_class})"
+            )
         if rules.group_rule and method.init == "avg" and 2 * method.ipc * method.init_n > method.min_count:
             yield (
-                f"condensation.group_rule: {method.ipc} images averaged from {method.init_n} records each, of classes from "
-                f"{method.min_count} records (allowed: min_count >= 2 * ipc * init_n = {2 * method.ipc * method.init_n})"
+                f"condensation.group_rule: {method.ipc} images averaged from {method.init_n} records each, of classes "
+                f"from {method.min_count} records (allowed: min_count >= 2 * ipc * init_n = "
+                f"{2 * method.ipc * method.init_n})"
             )
         if method.real_means == "batch" and not rules.fresh_queries:
             yield "condensation.fresh_queries: real_means 'batch' asks the records anew at every step (allowed: 'exact')"
@@ -117,7 +127,8 @@ class Policy(Settings):
 
 
 def load_policy(path: Path) -> Policy:
-    """Read ``policy.toml``. Raises ``PolicyError`` when it is absent (no policy, no run), ``ConfigError`` when it is wrong."""
+    """Read ``policy.toml``. Raises ``PolicyError`` when it is absent (no policy, no run), ``ConfigError`` when it
+    is wrong."""
     if not path.exists():
         raise PolicyError(
             f"{path}: no policy, so nothing is allowed", hint="write policy.toml; see policy.example.toml"

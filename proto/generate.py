@@ -1,4 +1,5 @@
-"""Generate ``fedsecure/wire/v1/*_pb2*`` from the ``.proto`` files; with ``--check``, fail when what is checked in differs."""
+"""Generate ``fedsecure/wire/v1/*_pb2*`` from the ``.proto`` files; with ``--check``, fail when what is checked in
+differs."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ class NpzSource(_Source):
 
 
 class CsvSource(_Source):
-    """A table with a header line. ``columns`` maps the plan's column names to the file's; ``missing`` lists the tokens
+    """A table with a header line. ``columns`` maps the plan's column names to the file's; ``missing`` lists the
+    tokens
     that mean "not recorded"; ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
 
     kind: Literal["csv"]
@@ -86,7 +87,8 @@ AnySource = Annotated[
 
 
 class DirichletPartition(Settings):
-    """Class-wise Dirichlet(``alpha``) over the nodes, redealt until each has ``min_size`` records (FedAF page, 3.1)."""
+    """Class-wise Dirichlet(``alpha``) over the nodes, redealt until each has ``min_size`` records (FedAF page,
+    3.1)."""
 
     kind: Literal["dirichlet"]
     nodes: int = Field(ge=1, le=1000)
@@ -105,9 +107,11 @@ AnyPartition = Annotated[DirichletPartition | ColumnPartition, Field(discriminat
 
 
 class Simulation(Settings):
-    """The ``[simulation]`` table of a plan file: what ``fedsecure simulate`` runs on. Not part of the plan's identity.
+    """The ``[simulation]`` table of a plan file: what ``fedsecure simulate`` runs on. Not part of the plan's
+    identity.
 
-    ``test`` names a source of test records; without it ``test_fraction`` of ``data`` is held out, before it is dealt out.
+    ``test`` names a source of test records; without it ``test_fraction`` of ``data`` is held out, before it is
+    dealt out.
     ``limit`` keeps only that many training records (drawn at random), for quick trials.
     """
 

@@ -1,4 +1,5 @@
-"""The plan: the immutable description of a run. Its SHA-256 is the run's identity; what a node approves is that digest."""
+"""The plan: the immutable description of a run. Its SHA-256 is the run's identity; what a node approves is that
+digest."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ NodeId = Annotated[str, Field(pattern=NODE_ID)]
 
 
 class Cohort(Settings):
-    """Who takes part. ``nodes`` empty: any enrolled node that approves the plan. A round needs ``min_nodes`` contributions."""
+    """Who takes part. ``nodes`` empty: any enrolled node that approves the plan. A round needs ``min_nodes``
+    contributions."""
 
     min_nodes: int = Field(3, ge=1, le=1000)
     nodes: tuple[NodeId, ...] = Field((), max_length=1000)
@@ -38,7 +40,8 @@ class Cohort(Settings):
 
 
 class Deadlines(Settings):
-    """Seconds after which a phase ends with whoever is there. ``join``: from the start of the run; ``exchange``: each exchange."""
+    """Seconds after which a phase ends with whoever is there. ``join``: from the start of the run; ``exchange``:
+    each exchange."""
 
     join: float = Field(86_400.0, gt=0, le=31_536_000)
     exchange: float = Field(3_600.0, gt=0, le=31_536_000)
@@ -96,7 +99,8 @@ class Plan(Settings):
 
     @classmethod
     def from_wire(cls, data: bytes, digest: str) -> Plan:
-        """Parse canonical JSON that a coordinator sent. Raises ``RemoteProtocolError`` unless it is canonical and has this digest."""
+        """Parse canonical JSON that a coordinator sent. Raises ``RemoteProtocolError`` unless it is canonical and
+        has this digest."""
         if hashlib.sha256(data).hexdigest() != digest:
             raise RemoteProtocolError(
                 f"plan {digest[:12]}: its bytes have another digest",

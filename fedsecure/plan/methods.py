@@ -37,9 +37,12 @@ class ServerTraining(Settings):
 class CondensationSettings(Settings):
     """What FedAF and FedDM share: how a node condenses its records into ``ipc`` images for each class it holds.
 
-    ``min_count``: a class with fewer records is not held: nothing of it is condensed or averaged (F7, and a privacy floor).
-    ``real_means``: ``batch`` draws ``real_batch`` records a class and step; ``exact`` takes the mean over all of them, cached
-    for as long as the network stays the same. ``init``: ``noise`` (N(0, 1)), ``avg`` (mean of ``init_n`` real images), or ``real``.
+    ``min_count``: a class with fewer records is not held: nothing of it is condensed or averaged (F7, and a
+    privacy floor).
+    ``real_means``: ``batch`` draws ``real_batch`` records a class and step; ``exact`` takes the mean over all of
+    them, cached
+    for as long as the network stays the same. ``init``: ``noise`` (N(0, 1)), ``avg`` (mean of ``init_n`` real
+    images), or ``real``.
     """
 
     ipc: int = Field(10, ge=1, le=10_000)
@@ -77,7 +80,8 @@ class FedAFSettings(CondensationSettings):
 
 
 class FedDMSettings(CondensationSettings):
-    """FedDM (FedAF page, section 2.8): features and logits matched under a fresh perturbation of norm ``rho`` each step."""
+    """FedDM (FedAF page, section 2.8): features and logits matched under a fresh perturbation of norm ``rho`` each
+    step."""
 
     name: Literal["feddm"]
     rho: float = Field(5.0, ge=0, le=1e6)

@@ -14,7 +14,8 @@ Width = Annotated[int, Field(ge=1, le=4096)]
 
 
 class ConvNetSettings(Settings):
-    """FedAF's ConvNet: ``depth`` blocks of 3x3 convolution (``width`` maps), group norm, ReLU, 2x2 average pooling."""
+    """FedAF's ConvNet: ``depth`` blocks of 3x3 convolution (``width`` maps), group norm, ReLU, 2x2 average
+    pooling."""
 
     name: Literal["convnet"]
     depth: int = Field(3, ge=1, le=8)

@@ -1,4 +1,5 @@
-"""Named starting points of a plan. ``protective`` is the settings classes' own defaults; ``paper`` is the papers' settings.
+"""Named starting points of a plan. ``protective`` is the settings classes' own defaults; ``paper`` is the papers'
+settings.
 
 A key that the plan file names itself always wins over the preset.
 """

@@ -20,7 +20,8 @@ def _distinct(what: str, names: tuple[str, ...]) -> None:
 
 
 class ImageTask(Settings):
-    """Images of ``shape`` (channels, height, width) with pixels in [0, 1]; models see ``(x - mean) / std`` per channel."""
+    """Images of ``shape`` (channels, height, width) with pixels in [0, 1]; models see ``(x - mean) / std`` per
+    channel."""
 
     kind: Literal["image"]
     classes: tuple[Name, ...] = Field(min_length=2, max_length=10_000)
@@ -75,7 +76,8 @@ class NumericColumn(Settings):
 
 
 class CategoricalColumn(Settings):
-    """One of named ``levels``, one-hot encoded. ``missing``: ``refuse`` the table, encode as all ``zeros``, or as a ``level`` of its own."""
+    """One of named ``levels``, one-hot encoded. ``missing``: ``refuse`` the table, encode as all ``zeros``, or as
+    a ``level`` of its own."""
 
     kind: Literal["categorical"]
     name: Name
