@@ -51,7 +51,7 @@ def _mount() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``fedsecure`` command: runs it and exits with its code (see ``fedsecure.errors.EXIT_CODES``)."""
+    """Entry point of the ``fedsecure`` command: runs it and exits with its code (``fedsecure.errors.EXIT_CODES``)."""
     sys.exit(run(sys.argv[1:]))
 
 

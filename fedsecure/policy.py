@@ -96,7 +96,7 @@ class Policy(Settings):
         if plan.cohort.min_nodes < rules.min_nodes:
             yield f"plans.min_nodes: sums over {plan.cohort.min_nodes} nodes (allowed: >= {rules.min_nodes})"
         if plan.randomness == "plan" and not rules.shared_randomness:
-            yield "plans.shared_randomness: randomness 'plan' shows the coordinator this node's draws (allowed: 'private')"
+            yield "plans.shared_randomness: 'plan' shows the coordinator this node's draws (allowed: 'private')"
 
     def _condensation_violations(self, plan: Plan) -> Iterator[str]:
         method, rules = plan.method, self.condensation
@@ -118,7 +118,7 @@ class Policy(Settings):
                 f"{2 * method.ipc * method.init_n})"
             )
         if method.real_means == "batch" and not rules.fresh_queries:
-            yield "condensation.fresh_queries: real_means 'batch' asks the records anew at every step (allowed: 'exact')"
+            yield "condensation.fresh_queries: real_means 'batch' asks the records at every step (allowed: 'exact')"
         if isinstance(method, FedAFSettings) and rules.max_logit_clip is not None:
             if method.logit_clip is None:
                 yield f"condensation.max_logit_clip: logits unclipped (allowed: logit_clip <= {rules.max_logit_clip:g})"

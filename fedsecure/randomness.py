@@ -50,7 +50,7 @@ def server_seed(plan_seed: int) -> int:
 
 
 def node_seed(plan_seed: int, node_id: str) -> int:
-    """The seed of a node whose plan says ``randomness = "plan"``: known to all, for simulations, tests and demonstrations.
+    """The seed of a node whose plan says ``randomness = "plan"``: known to all; for simulations, tests and demos.
 
     With ``randomness = "private"`` a node draws its seed from the operating system instead and keeps it.
     """

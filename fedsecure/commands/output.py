@@ -1,4 +1,4 @@
-"""How every command speaks: results on stdout (one JSON object with ``--json``), errors on stderr as one line and a hint."""
+"""How every command speaks: results on stdout (one object with ``--json``), errors on stderr as one line and a hint."""
 
 from __future__ import annotations
 

@@ -69,9 +69,8 @@ class Plan(Settings):
         if isinstance(self.task, ImageTask) and self.model.name == "convnet":
             side = min(self.task.shape[1:])
             if side + (4 if self.task.shape[0] == 1 and side == 28 else 0) < 2**self.model.depth:
-                raise ValueError(
-                    f"model.depth {self.model.depth} halves {side} pixels below one (allowed: <= {side.bit_length() - 1})"
-                )
+                most = side.bit_length() - 1
+                raise ValueError(f"model.depth {self.model.depth} halves {side} pixels below one (allowed: <= {most})")
         if (
             isinstance(self.method, CondensationSettings)
             and self.method.augment == "dsa"
