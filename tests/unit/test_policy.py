@@ -1,0 +1,85 @@
+"""The institution's policy: absent means no, and every refusal names its rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedsecure.config import validate
+from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.plan import Plan
+from fedsecure.policy import Policy, load_policy
+
+PLAN = {
+    "format": 1,
+    "name": "p",
+    "rounds": 3,
+    "task": {"kind": "image", "classes": ["0", "1"], "shape": [1, 8, 8]},
+    "model": {"name": "convnet", "depth": 2},
+    "method": {"name": "fedaf"},
+}
+
+
+def plan(method: dict[str, object] | None = None, **changes: object) -> Plan:
+    return validate(Plan, {**PLAN, "method": {"name": "fedaf", **(method or {})}, **changes}, "plan")
+
+
+def policy(**tables: object) -> Policy:
+    return validate(Policy, {"format": 1, "plans": {"methods": ["fedaf"]}, **tables}, "policy")
+
+
+def test_an_absent_policy_denies_everything(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="no policy, so nothing is allowed"):
+        load_policy(tmp_path / "policy.toml")
+
+
+def test_an_empty_policy_allows_no_method() -> None:
+    with pytest.raises(PolicyError, match=r"plans.methods: fedaf \(allowed: none\)"):
+        validate(Policy, {"format": 1}, "policy").check_plan(plan())
+
+
+def test_the_protective_preset_passes_the_default_rules() -> None:
+    assert policy().violations(plan()) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "rule"),
+    [
+        (plan({"init": "avg"}), "condensation.init: avg"),
+        (plan({"init": "real"}), "condensation.init: real"),
+        (plan({"ipc": 51}), "condensation.max_ipc: 51"),
+        (plan({"min_count": 9}), "condensation.min_records_per_class: classes of 9"),
+        (plan({"real_means": "batch"}), "condensation.fresh_queries"),
+        (plan({"logit_clip": 101.0}), "condensation.max_logit_clip: 101"),
+        (plan({"logit_clip": None}), "condensation.max_logit_clip: logits unclipped"),
+        (plan(rounds=101), "plans.max_rounds: 101"),
+        (plan(cohort={"min_nodes": 2}), "plans.min_nodes: sums over 2"),
+        (plan(randomness="plan"), "plans.shared_randomness"),
+    ],
+)
+def test_asking_for_less_privacy_is_refused_naming_the_rule(bad: Plan, rule: str) -> None:
+    with pytest.raises(PolicyError, match="policy refuses plan p") as caught:
+        policy().check_plan(bad)
+    assert rule in str(caught.value)
+
+
+def test_averages_need_classes_twice_as_large_as_what_they_use() -> None:
+    rules = policy(condensation={"init": ["noise", "avg"]})
+    assert rules.violations(plan({"init": "avg", "ipc": 5, "init_n": 5, "min_count": 50})) == []
+    broken = rules.violations(plan({"init": "avg", "ipc": 5, "init_n": 5, "min_count": 49}))
+    assert len(broken) == 1
+    assert "group_rule" in broken[0]
+    assert "= 50" in broken[0]
+
+
+def test_all_broken_rules_are_named_at_once() -> None:
+    assert len(policy().violations(plan({"init": "real", "ipc": 99}, rounds=1000))) == 3
+
+
+def test_a_wrong_policy_file_denies_and_names_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("format = 1\n[plans]\nmethods = ['fedaf', 'feddx']\n")
+    with pytest.raises(ConfigError, match=r"plans.methods.1: 'feddx' is not one of") as caught:
+        load_policy(path)
+    assert "nothing is allowed" in caught.value.hint
