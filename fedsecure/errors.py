@@ -18,6 +18,7 @@ __all__ = [
     "LocalProtocolError",
     "PolicyError",
     "PrivacyBudgetExceeded",
+    "ReleaseLogError",
     "RemoteProtocolError",
     "RunAborted",
     "SecAggError",
@@ -113,6 +114,13 @@ class RunAborted(FedSecureError):
     grpc_status = "ABORTED"
 
 
+class ReleaseLogError(FedSecureError):
+    """The log of releases is damaged, cut short or was changed. Names the record."""
+
+    exit_code = 18
+    grpc_status = "FAILED_PRECONDITION"
+
+
 #: exit code -> (error class name, one-line meaning): the table that README prints.
 EXIT_CODES: dict[int, tuple[str, str]] = {
     0: ("", "done"),
@@ -122,7 +130,7 @@ EXIT_CODES: dict[int, tuple[str, str]] = {
         cls.exit_code: (cls.__name__, (cls.__doc__ or "").split("\n")[0].rstrip("."))
         for cls in (
             ConfigError, PolicyError, PrivacyBudgetExceeded, CertificateError, WireError, LocalProtocolError,
-            RemoteProtocolError, SecAggError, DataError, AuditError, RunAborted,
+            RemoteProtocolError, SecAggError, DataError, AuditError, RunAborted, ReleaseLogError,
         )
     },
 }  # fmt: skip
