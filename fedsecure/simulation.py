@@ -1,0 +1,194 @@
+"""All nodes of a federation in one process: the same five functions of a method and the same RoundMachine as the daemons.
+
+Pure like the rest of the library: data, clock and device are arguments. The coordinator's state that comes out is, bit
+for bit, the one that the daemons compute from the same plan with ``randomness = "plan"`` and the same thread count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fedsecure.errors import LocalProtocolError, RunAborted
+from fedsecure.method import ClientContext, Contribution, Method, ServerContext, sum_contributions
+from fedsecure.randomness import node_seed, server_seed
+from fedsecure.rounds import (
+    Abort,
+    Action,
+    Aggregate,
+    Complete,
+    ContributionAccepted,
+    Event,
+    NodeJoined,
+    RoundMachine,
+    ServerUpdated,
+    SetDeadline,
+    StartExchange,
+)
+from fedsecure.tensors import Tensors
+
+if TYPE_CHECKING:
+    from fedsecure.data.dataset import Dataset
+    from fedsecure.plan import Plan
+
+__all__ = ["RoundReport", "SimulationResult", "Simulator", "simulate"]
+
+#: What the simulation tells while it runs: (kind, round, exchange, node or "").
+Listener = Callable[[str, int, str, str], None]
+
+
+@dataclass
+class RoundReport:
+    """One round. ``metrics``: of the trained model on the test records. ``losses``: what ``server_update`` reported.
+    ``local``: what each node's ``client_update`` reported. Bytes are those of the serialised tensors, per node."""
+
+    round: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    losses: dict[str, float] = field(default_factory=dict)
+    local: dict[str, dict[str, float]] = field(default_factory=dict)
+    bytes_up: dict[str, int] = field(default_factory=dict)
+    bytes_down: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, object]:
+        """The entry of ``rounds`` in ``result.json``; totals beside the figures of each node."""
+        return {
+            "round": self.round,
+            **self.metrics,
+            "losses": self.losses,
+            "local": self.local,
+            "bytes_up": sum(self.bytes_up.values()),
+            "bytes_down": sum(self.bytes_down.values()),
+            "bytes_up_per_node": self.bytes_up,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """The rounds, and the coordinator's state after the last one."""
+
+    rounds: tuple[RoundReport, ...]
+    server: Tensors
+    local: Mapping[str, Tensors]
+
+
+def _ignore(kind: str, round_: int, exchange: str, node: str) -> None:
+    """The default listener."""
+
+
+class Simulator:
+    """One run in one process. Feed it to the end with ``for report in simulator.rounds()``.
+
+    ``data``: node id -> its records. ``evaluate``: the coordinator's test of the model's parameters after each round.
+    ``clock``: seconds, monotonic; only for the ``seconds`` of the reports.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        method: Method,
+        data: Mapping[str, Dataset],
+        *,
+        evaluate: Callable[[Tensors], Mapping[str, float]] = lambda model: {},
+        clock: Callable[[], float] = lambda: 0.0,
+        device: str = "cpu",
+        listen: Listener = _ignore,
+    ) -> None:
+        self.plan, self.method, self.data = plan, method, dict(sorted(data.items()))
+        self._evaluate, self._clock, self._device, self._listen = evaluate, clock, device, listen
+        self.machine = RoundMachine.for_plan(plan, method.exchanges, nodes=tuple(self.data))
+        self.server = method.init_server(server_seed(plan.seed))
+        self.local = {node: Tensors() for node in self.data}
+        self._contributions: dict[str, Contribution] = {}
+        self._actions: deque[Action] = deque(self.machine.pending())
+        self._report, self._started = RoundReport(0), clock()
+
+    def rounds(self) -> Iterator[RoundReport]:
+        """Run, and hand out each round's report as it ends. Raises ``RunAborted`` as the machine does."""
+        for node in self.data:
+            self._feed(NodeJoined(node))
+        while self._actions:
+            action = self._actions.popleft()
+            match action:
+                case StartExchange():
+                    self._exchange(action)
+                case Aggregate():
+                    self._aggregate(action)
+                    if action.exchange == self.method.exchanges[-1]:
+                        yield self._finish_round()
+                        self._report, self._started = RoundReport(action.round + 1), self._clock()
+                    self._feed(ServerUpdated())
+                case Abort():
+                    raise RunAborted(f"run of plan {self.plan.name} aborted: {action.reason}: {action.detail}")
+                case SetDeadline() | Complete():  # nothing is late in one process, and nothing follows completion
+                    continue
+                case _:
+                    raise LocalProtocolError(f"a simulation has no {type(action).__name__}")
+
+    def _feed(self, event: Event) -> None:
+        self._actions.extend(self.machine.handle(event))
+
+    def _exchange(self, action: StartExchange) -> None:
+        broadcast = self.method.broadcast(action.exchange, self.server)
+        down = len(broadcast.to_bytes())
+        self._contributions = {}
+        for node in action.cohort:
+            self._listen("node", action.round, action.exchange, node)
+            contribution = self._node(action, node, broadcast)
+            up = len(contribution.summed.to_bytes()) + len(contribution.released.to_bytes())
+            self._report.bytes_up[node] = self._report.bytes_up.get(node, 0) + up
+            self._report.bytes_down[node] = self._report.bytes_down.get(node, 0) + down
+            self._contributions[node] = contribution
+            digest = contribution.summed.digest() + contribution.released.digest()
+            self._feed(ContributionAccepted(node, action.round, action.exchange, action.attempt, digest))
+
+    def _node(self, action: StartExchange, node: str, broadcast: Tensors) -> Contribution:
+        """One node's part, through the same schema checks as on the wire."""
+        reported = self._report.local.setdefault(node, {})
+        ctx = ClientContext(
+            node=node,
+            round=action.round,
+            seed=node_seed(self.plan.seed, node),
+            report=reported.__setitem__,
+            device=self._device,
+        )
+        local, contribution = self.method.client_update(
+            action.exchange, broadcast, self.local[node], self.data[node], ctx
+        )
+        self.method.schema(action.exchange).check(contribution)
+        self.local[node] = local
+        return contribution
+
+    def _aggregate(self, action: Aggregate) -> None:
+        self._listen("coordinator", action.round, action.exchange, "")
+        aggregate = sum_contributions({n: self._contributions[n] for n in action.contributors})
+        ctx = ServerContext(
+            round=action.round,
+            seed=server_seed(self.plan.seed),
+            report=self._report.losses.__setitem__,
+            device=self._device,
+        )
+        self.server = self.method.server_update(action.exchange, self.server, aggregate, ctx)
+
+    def _finish_round(self) -> RoundReport:
+        self._report.metrics = dict(self._evaluate(self.method.model(self.server)))
+        self._report.seconds = self._clock() - self._started
+        return self._report
+
+
+def simulate(
+    plan: Plan,
+    method: Method,
+    data: Mapping[str, Dataset],
+    *,
+    evaluate: Callable[[Tensors], Mapping[str, float]] = lambda model: {},
+    clock: Callable[[], float] = lambda: 0.0,
+    device: str = "cpu",
+) -> SimulationResult:
+    """Run a plan to its end over ``data`` (node id -> records). Raises ``RunAborted``, or what a node's update raises."""
+    simulator = Simulator(plan, method, data, evaluate=evaluate, clock=clock, device=device)
+    reports = tuple(simulator.rounds())
+    return SimulationResult(reports, simulator.server, dict(simulator.local))
