@@ -1,0 +1,197 @@
+"""The vocabulary of a run's rounds: phases, events (what happened), actions (what the driver must do), state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import Field
+
+from fedsecure.config import Settings
+
+__all__ = [
+    "Abort",
+    "Action",
+    "Aggregate",
+    "AttemptFailed",
+    "Complete",
+    "ContributionAccepted",
+    "DeadlinePassed",
+    "Event",
+    "NameStragglers",
+    "NodeJoined",
+    "NodeLeft",
+    "OperatorAborted",
+    "Phase",
+    "RoundState",
+    "ServerUpdated",
+    "SetDeadline",
+    "StartExchange",
+    "UpdateFailed",
+]
+
+
+class Phase(StrEnum):
+    """Where a run stands. ``COMPLETED`` and ``ABORTED`` are the ends."""
+
+    JOINING = "JOINING"
+    EXCHANGE = "EXCHANGE"
+    AGGREGATING = "AGGREGATING"
+    COMPLETED = "COMPLETED"
+    ABORTED = "ABORTED"
+
+
+# Events: what happened ------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A node is ready for the run. Idempotent; a straggler that shows up again joins again."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLeft:
+    """A node will not take part (any more), and why in words."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContributionAccepted:
+    """A node's contribution was checked and is durable. ``digest``: SHA-256 of its bytes."""
+
+    node: str
+    round: int
+    exchange: str
+    attempt: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    """The time of a ``SetDeadline`` is over. One for a phase that is past is ignored: timers may be late."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUpdated:
+    """The aggregate was folded into the coordinator's state, which is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """The contributions cannot be summed (a stored one is damaged, a masked sum failed): ask the cohort again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFailed:
+    """The coordinator's own computation failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAborted:
+    """A person ended the run."""
+
+    reason: str
+
+
+Event = (
+    NodeJoined
+    | NodeLeft
+    | ContributionAccepted
+    | DeadlinePassed
+    | ServerUpdated
+    | AttemptFailed
+    | UpdateFailed
+    | OperatorAborted
+)
+
+
+# Actions: what the driver must do -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class StartExchange:
+    """Broadcast to ``cohort`` and take their contributions."""
+
+    round: int
+    exchange: str
+    attempt: int
+    cohort: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDeadline:
+    """Feed ``DeadlinePassed(token)`` in ``seconds`` from now."""
+
+    token: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NameStragglers:
+    """These nodes of the cohort had not contributed at the deadline."""
+
+    round: int
+    exchange: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Sum what ``contributors`` sent and fold it into the coordinator's state; then feed ``ServerUpdated``."""
+
+    round: int
+    exchange: str
+    attempt: int
+    contributors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The run has its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The run is over without a result. ``reason``: ``quorum`` | ``operator`` | ``update``; ``detail`` in words."""
+
+    reason: str
+    missing: tuple[str, ...]
+    detail: str
+
+
+Action = StartExchange | SetDeadline | NameStragglers | Aggregate | Complete | Abort
+
+
+class RoundState(Settings):
+    """All that a run's progress consists of; JSON through ``RoundMachine.snapshot``.
+
+    ``round``, ``exchange`` (an index) and ``attempt`` count from 0. ``cohort``: nodes whose contribution this exchange
+    waits for or has; ``contributed``: node -> digest. ``token``: the deadline of the current phase; ``settle``: the one
+    of an open cohort, while it runs.
+    """
+
+    phase: Phase = Phase.JOINING
+    round: int = Field(0, ge=0)
+    exchange: int = Field(0, ge=0)
+    attempt: int = Field(0, ge=0)
+    present: tuple[str, ...] = ()
+    left: dict[str, str] = {}
+    cohort: tuple[str, ...] = ()
+    contributed: dict[str, str] = {}
+    token: int = Field(0, ge=0)
+    settle: int | None = None
+    last_token: int = Field(0, ge=0)
+    reason: str = ""
+    missing: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can happen."""
+        return self.phase in (Phase.COMPLETED, Phase.ABORTED)
