@@ -1,4 +1,4 @@
-"""All nodes of a federation in one process: the same five functions of a method and the same RoundMachine as the daemons.
+"""All nodes of a federation in one process: the same methods and the same RoundMachine as the daemons use.
 
 Pure like the rest of the library: data, clock and device are arguments. The coordinator's state that comes out is, bit
 for bit, the one that the daemons compute from the same plan with ``randomness = "plan"`` and the same thread count.
@@ -22,6 +22,7 @@ from fedsecure.rounds import (
     ContributionAccepted,
     Event,
     NodeJoined,
+    Phase,
     RoundMachine,
     ServerUpdated,
     SetDeadline,
@@ -108,8 +109,9 @@ class Simulator:
 
     def rounds(self) -> Iterator[RoundReport]:
         """Run, and hand out each round's report as it ends. Raises ``RunAborted`` as the machine does."""
-        for node in self.data:
-            self._feed(NodeJoined(node))
+        if self.machine.state.phase is Phase.JOINING:
+            for node in self.data:
+                self._feed(NodeJoined(node))
         while self._actions:
             action = self._actions.popleft()
             match action:
@@ -117,10 +119,9 @@ class Simulator:
                     self._exchange(action)
                 case Aggregate():
                     self._aggregate(action)
-                    if action.exchange == self.method.exchanges[-1]:
-                        yield self._finish_round()
-                        self._report, self._started = RoundReport(action.round + 1), self._clock()
                     self._feed(ServerUpdated())
+                    if action.exchange == self.method.exchanges[-1]:
+                        yield self._finish_round(action.round)
                 case Abort():
                     raise RunAborted(f"run of plan {self.plan.name} aborted: {action.reason}: {action.detail}")
                 case SetDeadline() | Complete():  # nothing is late in one process, and nothing follows completion
@@ -173,10 +174,25 @@ class Simulator:
         )
         self.server = self.method.server_update(action.exchange, self.server, aggregate, ctx)
 
-    def _finish_round(self) -> RoundReport:
-        self._report.metrics = dict(self._evaluate(self.method.model(self.server)))
-        self._report.seconds = self._clock() - self._started
-        return self._report
+    def _finish_round(self, round_: int) -> RoundReport:
+        report = self._report
+        report.metrics = dict(self._evaluate(self.method.model(self.server)))
+        report.seconds = self._clock() - self._started
+        self._report, self._started = RoundReport(round_ + 1), self._clock()
+        return report
+
+    def checkpoint(self) -> tuple[Tensors, str]:
+        """Everything the rest of the run depends on, taken between two rounds: tensors, and the machine's state."""
+        parts = [self.server.prefixed("server"), *(t.prefixed(f"local.{n}") for n, t in self.local.items())]
+        return Tensors({name: array for part in parts for name, array in part.items()}), self.machine.snapshot()
+
+    def resume(self, tensors: Tensors, machine: str) -> None:
+        """Go on from a ``checkpoint`` of the same plan. Raises ``DataError`` when the machine's state does not fit."""
+        self.machine.restore(machine)
+        self.server = tensors.under("server")
+        self.local = {node: tensors.under(f"local.{node}") for node in self.data}
+        self._actions = deque(self.machine.pending())
+        self._report = RoundReport(self.machine.state.round)
 
 
 def simulate(
@@ -188,7 +204,7 @@ def simulate(
     clock: Callable[[], float] = lambda: 0.0,
     device: str = "cpu",
 ) -> SimulationResult:
-    """Run a plan to its end over ``data`` (node id -> records). Raises ``RunAborted``, or what a node's update raises."""
+    """Run a plan to its end over ``data`` (node id -> records). Raises ``RunAborted``, or what an update raises."""
     simulator = Simulator(plan, method, data, evaluate=evaluate, clock=clock, device=device)
     reports = tuple(simulator.rounds())
     return SimulationResult(reports, simulator.server, dict(simulator.local))
