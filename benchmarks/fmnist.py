@@ -1,7 +1,9 @@
 """FedAF, FedDM and FedAvg side by side on the real Fashion-MNIST, from the plans in ``benchmarks/plans``; resumable.
 
-Every plan runs through ``fedsecure simulate`` into ``benchmarks/out/<plan>``; a plan that was cut short goes on from its
-last finished round, one that is finished is only read. The table is printed, and written to ``benchmarks/out/fmnist.md``.
+Every plan runs through ``fedsecure simulate`` into ``benchmarks/out/<plan>``; a plan that was cut short goes on
+from its
+last finished round, one that is finished is only read. The table is printed, and written to
+``benchmarks/out/fmnist.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def main() -> int:
     rows = []
     for name in arguments.plans.split(","):
         out = HERE / "out" / name
-        command = [sys.executable, "-m", "fedsecure", "simulate", str(HERE / "plans" / f"{name}.toml"), "--out", str(out)]
+        plan = HERE / "plans" / f"{name}.toml"
+        command = [sys.executable, "-m", "fedsecure", "simulate", str(plan), "--out", str(out)]
         if code := subprocess.run([*command, "--threads", str(arguments.threads)], check=False).returncode:
             return code
         rows.append(json.loads((out / "result.json").read_text(encoding="utf-8")))

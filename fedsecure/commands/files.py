@@ -8,7 +8,15 @@ from pathlib import Path
 
 from fedsecure.errors import ConfigError
 
-__all__ = ["write_atomically"]
+__all__ = ["make_folder", "write_atomically"]
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents. Raises ``ConfigError`` naming the path when it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be made a folder: {error.strerror}", hint="choose another one") from None
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
-from fedsecure.errors import ConfigError
+from fedsecure.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
     from fedsecure.plan import Plan
-    from fedsecure.simulation import RoundReport, Simulator
+    from fedsecure.simulation import Simulator
 
 __all__ = ["result_json", "simulate"]
+
+#: node -> class name -> records
+Counts = dict[str, dict[str, int]]
 
 
 def simulate(
@@ -25,28 +28,32 @@ def simulate(
     json_output: JsonOption = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads of torch; 0 leaves its own choice.", min=0)] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew even where OUT holds a part of this run.")] = False,
 ) -> None:
-    """Run a plan with all its nodes in this process, on the data its [simulation] table names."""
-    from fedsecure.commands.files import write_atomically
+    """Run a plan with all its nodes in this process, on the data its [simulation] table names.
+
+    A run that was cut short goes on from its last finished round, when --out is the same folder.
+    """
+    from fedsecure.commands.files import make_folder, write_atomically
 
     simulator, counts = _prepare(plan, device, threads, quiet=json_output)
-    out.mkdir(parents=True, exist_ok=True)
-    reports: list[RoundReport] = []
+    make_folder(out)
+    rounds = [] if fresh else _resume(simulator, counts, out)
+    for entry in rounds if not json_output else []:
+        say(_line(entry) + " (from before)")
     for report in simulator.rounds():
-        reports.append(report)
+        rounds.append(report.to_json())
+        _save(simulator, rounds, counts, out)
         if not json_output:
-            say(_line(report))
-        # Written after every round, so that a long run that is cut short leaves what it has.
-        result = result_json(simulator.plan, reports, counts)
-        write_atomically(out / "result.json", json.dumps(result, indent=1, allow_nan=False).encode())
+            say(_line(rounds[-1]))
     write_atomically(out / "model.safetensors", simulator.method.model(simulator.server).to_bytes())
     if json_output:
-        emit_json(result_json(simulator.plan, reports, counts))
+        emit_json(result_json(simulator.plan, rounds, counts))
     else:
         say(f"wrote {out / 'result.json'} and {out / 'model.safetensors'}")
 
 
-def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Simulator, dict[str, dict[str, int]]]:
+def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Simulator, Counts]:
     import time
 
     from fedsecure.commands.compute import choose_device, set_threads
@@ -65,7 +72,6 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
     data, test = deal(simulation, plan.task, plan.seed)
     for dataset in data.values():
         check_dataset(dataset, plan)
-    counts = {node: _class_counts(dataset) for node, dataset in data.items()}
     if not quiet:
         _introduce(plan, data, test, chosen)
     simulator = Simulator(
@@ -76,7 +82,7 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
         clock=time.monotonic,
         device=chosen,
     )
-    return simulator, counts
+    return simulator, {node: _class_counts(dataset) for node, dataset in data.items()}
 
 
 def _class_counts(dataset: Dataset) -> dict[str, int]:
@@ -84,35 +90,71 @@ def _class_counts(dataset: Dataset) -> dict[str, int]:
 
 
 def _introduce(plan: Plan, data: dict[str, Dataset], test: Dataset, device: str) -> None:
-    say(
-        f"plan {plan.name} ({plan.digest()[:12]}): {plan.method.name}, preset {plan.preset}, {plan.rounds} rounds, {device}"
-    )
+    say(f"plan {plan.name} ({plan.digest()[:12]}): {plan.method.name}, {plan.rounds} rounds, on {device}")
+    say(f"  preset {plan.preset}")
     for departure in plan.departures():
-        say(f"  departs from the preset: {departure}")
+        say(f"    departs from it: {departure}")
     for node, dataset in data.items():
         held = int((dataset.counts() > 0).sum())
         say(f"  {node}: {len(dataset)} records in {held} of {len(dataset.classes)} classes")
     say(f"  test: {len(test)} records")
 
 
-def _line(report: RoundReport) -> str:
-    accuracy = report.metrics.get("accuracy", float("nan"))
-    up, down = sum(report.bytes_up.values()), sum(report.bytes_down.values())
-    return f"round {report.round + 1}: accuracy {accuracy:.4f}, {up:,} bytes up, {down:,} down, {report.seconds:.1f} s"
+def _line(entry: dict[str, Any]) -> str:
+    return (
+        f"round {entry['round'] + 1}: accuracy {entry['accuracy']:.4f}, {entry['bytes_up']:,} bytes up, "
+        f"{entry['bytes_down']:,} down, {entry['seconds']:.1f} s"
+    )
 
 
-def result_json(plan: Plan, reports: list[RoundReport], counts: dict[str, dict[str, int]]) -> dict[str, Any]:
-    """The content of ``result.json``: ``final_accuracy`` is the last round's, ``best_accuracy`` the best round's (which,
-    chosen on the test records, flatters; it stands here because the papers report it)."""
-    accuracies = [r.metrics["accuracy"] for r in reports if "accuracy" in r.metrics]
+def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dict[str, Any]:
+    """The content of ``result.json``: ``final_accuracy`` is the last round's, ``best_accuracy`` the best round's (chosen
+    on the test records, so it flatters; it stands here because the papers report it)."""
+    accuracies = [entry["accuracy"] for entry in rounds]
     return {
         "plan": plan.name,
         "plan_digest": plan.digest(),
         "method": plan.method.name,
         "preset": plan.preset,
-        "rounds": [r.to_json() for r in reports],
+        "departures": plan.departures(),
+        "rounds": rounds,
         "final_accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(accuracies, default=None),
         "class_counts": counts,
         "guarantee": "none",
     }
+
+
+def _save(simulator: Simulator, rounds: list[dict[str, Any]], counts: Counts, out: Path) -> None:
+    """After every round: result.json, and what it takes to go on. ``checkpoint.json`` names the digest of the tensors it
+    belongs to, so that a crash between the two files is seen."""
+    from fedsecure.commands.files import write_atomically
+
+    tensors, machine = simulator.checkpoint()
+    write_atomically(out / "checkpoint.safetensors", tensors.to_bytes())
+    checkpoint = {
+        "plan_digest": simulator.plan.digest(),
+        "tensors": tensors.digest(),
+        "machine": machine,
+        "class_counts": counts,
+        "rounds": rounds,
+    }
+    write_atomically(out / "checkpoint.json", json.dumps(checkpoint, allow_nan=False).encode())
+    result = result_json(simulator.plan, rounds, counts)
+    write_atomically(out / "result.json", json.dumps(result, indent=1, allow_nan=False).encode())
+
+
+def _resume(simulator: Simulator, counts: Counts, out: Path) -> list[dict[str, Any]]:
+    """Take up a checkpoint of this plan over the same class counts; where there is none, start anew."""
+    from fedsecure.tensors import Tensors
+
+    try:
+        checkpoint = json.loads((out / "checkpoint.json").read_bytes())
+        tensors = Tensors.from_bytes((out / "checkpoint.safetensors").read_bytes())
+        expected = (simulator.plan.digest(), tensors.digest(), counts)
+        if (checkpoint["plan_digest"], checkpoint["tensors"], checkpoint["class_counts"]) != expected:
+            return []
+        simulator.resume(tensors, checkpoint["machine"])
+        return list(checkpoint["rounds"])
+    except (OSError, ValueError, KeyError, TypeError, DataError):
+        return []
