@@ -108,7 +108,8 @@ def _line(entry: dict[str, Any]) -> str:
 
 
 def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dict[str, Any]:
-    """The content of ``result.json``: ``final_accuracy`` is the last round's, ``best_accuracy`` the best round's (chosen
+    """The content of ``result.json``: ``final_accuracy`` is the last round's, ``best_accuracy`` the best round's
+    (chosen
     on the test records, so it flatters; it stands here because the papers report it)."""
     accuracies = [entry["accuracy"] for entry in rounds]
     return {
@@ -126,7 +127,8 @@ def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dic
 
 
 def _save(simulator: Simulator, rounds: list[dict[str, Any]], counts: Counts, out: Path) -> None:
-    """After every round: result.json, and what it takes to go on. ``checkpoint.json`` names the digest of the tensors it
+    """After every round: result.json, and what it takes to go on. ``checkpoint.json`` names the digest of the
+    tensors it
     belongs to, so that a crash between the two files is seen."""
     from fedsecure.commands.files import write_atomically
 
