@@ -1,1 +1,1 @@
-"""Condensing records into a few images: matching, distances, resampling, augmentation, the loop."""
+"""Condensation: a class's records distilled into a few images (or rows) whose means a network cannot tell apart."""

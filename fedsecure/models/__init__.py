@@ -1,1 +1,121 @@
-"""Networks that a plan may name."""
+"""The networks that a plan may name, and their parameters as tensors that travel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedsecure.errors import ConfigError, DataError
+from fedsecure.method import TensorSpec
+from fedsecure.models.convnet import ConvNet
+from fedsecure.models.initialisation import draw_parameters, materialise
+from fedsecure.models.mlp import MLP
+from fedsecure.models.network import Network, Parameters, outputs, parameters_of
+from fedsecure.models.resnet import ResNet
+from fedsecure.plan.models import ConvNetSettings, ModelSettings, ResNetSettings
+from fedsecure.plan.task import ImageTask, Task
+from fedsecure.randomness import torch_generator
+from fedsecure.tensors import Tensors
+
+__all__ = [
+    "PARAMETER_BOUND",
+    "Network",
+    "Parameters",
+    "blank_network",
+    "build_model",
+    "draw_parameters",
+    "load_state",
+    "outputs",
+    "parameters_of",
+    "standardise",
+    "state_of",
+    "state_specs",
+    "to_parameters",
+    "to_tensors",
+]
+
+#: No parameter of a network that trains sensibly comes near this size: beyond it a network has diverged.
+PARAMETER_BOUND = 1e3
+
+
+def _construct(settings: ModelSettings, task: Task) -> Network:
+    num_classes = len(task.classes)
+    if isinstance(settings, (ConvNetSettings, ResNetSettings)):
+        if not isinstance(task, ImageTask):
+            raise ConfigError(f"model.name: {settings.name!r} needs images (allowed for a table: 'mlp')")
+        if isinstance(settings, ConvNetSettings):
+            return ConvNet(task.shape, num_classes, settings.depth, settings.width)
+        return ResNet(task.shape, num_classes, settings.blocks, settings.width, settings.groups)
+    return MLP(math.prod(task.feature_shape), num_classes, settings.hidden)
+
+
+def build_model(settings: ModelSettings, task: Task, seed: int) -> Network:
+    """The network of a plan, initialised from ``seed`` alone; PyTorch's global generator is neither read nor moved.
+
+    Raises ``ConfigError`` when the network does not go with the task.
+    """
+    return materialise(lambda: _construct(settings, task), torch_generator(seed, "model"))
+
+
+def blank_network(settings: ModelSettings, task: Task) -> Network:
+    """The network's structure on the meta device, to be run with ``outputs`` under parameters given there."""
+    with torch.device("meta"):
+        return _construct(settings, task)
+
+
+def state_specs(settings: ModelSettings, task: Task) -> tuple[TensorSpec, ...]:
+    """Name, shape and range of every parameter: float32 within ±``PARAMETER_BOUND``, in name order."""
+    network = blank_network(settings, task)
+    return tuple(
+        TensorSpec(name, "float32", tuple(p.shape), -PARAMETER_BOUND, PARAMETER_BOUND, "a parameter of the model")
+        for name, p in sorted(network.named_parameters())
+    )
+
+
+def to_tensors(parameters: Parameters) -> Tensors:
+    """Torch parameters as numpy float32 that travel."""
+    return Tensors({n: p.detach().to("cpu", torch.float32).numpy().copy() for n, p in parameters.items()})
+
+
+def to_parameters(state: Tensors, device: str = "cpu") -> Parameters:
+    """Tensors that travelled as torch parameters, float32, without gradients."""
+    return {n: torch.tensor(np.asarray(a), dtype=torch.float32, device=device) for n, a in state.items()}
+
+
+def state_of(module: nn.Module) -> Tensors:
+    """A network's parameters by dotted name, float32."""
+    return to_tensors(dict(module.named_parameters()))
+
+
+def load_state(module: nn.Module, state: Tensors) -> None:
+    """Put ``state`` into a network. Raises ``DataError`` naming a tensor that is missing, unknown or misshapen."""
+    own = dict(module.named_parameters())
+    for name in sorted(set(own) | set(state)):
+        if name not in state:
+            raise DataError(f"tensor {name}: the model has it but the state does not", hint=_OTHER_PLAN)
+        if name not in own:
+            raise DataError(f"tensor {name}: the state has it but the model does not", hint=_OTHER_PLAN)
+        if state[name].shape != tuple(own[name].shape):
+            due = list(own[name].shape)
+            raise DataError(f"tensor {name}: shape {list(state[name].shape)} where {due} is due", hint=_OTHER_PLAN)
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(torch.tensor(np.asarray(state[name]), dtype=parameter.dtype))
+
+
+_OTHER_PLAN = "the state belongs to another plan; use the plan it was trained with"
+
+
+def standardise(task: Task, x: torch.Tensor) -> torch.Tensor:
+    """Records as data sets hold them, (n, *shape), as networks see them: images ``(x - mean) / std`` per channel.
+
+    Rows of a table are encoded and scaled when they are read, so they pass unchanged.
+    """
+    if not isinstance(task, ImageTask):
+        return x
+    mean = torch.tensor(task.mean, dtype=x.dtype, device=x.device).reshape(1, -1, 1, 1)
+    std = torch.tensor(task.std, dtype=x.dtype, device=x.device).reshape(1, -1, 1, 1)
+    return (x - mean) / std

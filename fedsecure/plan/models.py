@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedsecure.config import Settings
 
@@ -29,6 +29,12 @@ class ResNetSettings(Settings):
     blocks: tuple[Annotated[int, Field(ge=1, le=32)], ...] = Field((1, 1, 1), min_length=1, max_length=6)
     width: Width = 16
     groups: Annotated[int, Field(ge=1, le=256)] = 8
+
+    @model_validator(mode="after")
+    def _divisible(self) -> ResNetSettings:
+        if self.width % self.groups:
+            raise ValueError(f"groups {self.groups} does not divide width {self.width}")
+        return self
 
 
 class MLPSettings(Settings):

@@ -1,0 +1,86 @@
+"""What every method that trains one global model has in common: the model in state and broadcast, and the checks
+of what a method is handed."""
+
+from __future__ import annotations
+
+from fedsecure.data.dataset import Dataset
+from fedsecure.errors import DataError, LocalProtocolError
+from fedsecure.method import ClientContext, Schema, TensorSpec
+from fedsecure.models import Parameters, blank_network, build_model, state_of, state_specs, to_parameters, to_tensors
+from fedsecure.plan import Plan
+from fedsecure.tensors import Tensors
+
+__all__ = ["ModelMethod", "prefixed_specs"]
+
+
+def prefixed_specs(prefix: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    """The same specs, each renamed to ``prefix.name``."""
+    return tuple(TensorSpec(f"{prefix}.{s.name}", s.dtype, s.shape, s.low, s.high, s.what) for s in specs)
+
+
+class ModelMethod:
+    """Base of FedAvg, FedDM and FedAF. Coordinator state and broadcast hold the model as ``model.<parameter>``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.num_classes = len(plan.task.classes)
+        self.network = blank_network(plan.model, plan.task)
+        self.model_specs = prefixed_specs("model", state_specs(plan.model, plan.task))
+
+    @property
+    def exchanges(self) -> tuple[str, ...]:
+        """One exchange a round, unless a method says otherwise."""
+        return ("round",)
+
+    def broadcast_schema(self, exchange: str) -> Schema:
+        """The model's parameters."""
+        self._check_exchange(exchange)
+        return Schema(released=self.model_specs)
+
+    def init_server(self, seed: int) -> Tensors:
+        """The model, freshly initialised from ``seed``."""
+        return state_of(build_model(self.plan.model, self.plan.task, seed)).prefixed("model")
+
+    def broadcast(self, exchange: str, server: Tensors) -> Tensors:
+        """The model."""
+        self._check_exchange(exchange)
+        return server.under("model").prefixed("model")
+
+    def model(self, server: Tensors) -> Tensors:
+        """The trained model's parameters, named as the model names them."""
+        return server.under("model")
+
+    def _check_exchange(self, exchange: str) -> None:
+        if exchange not in self.exchanges:
+            raise LocalProtocolError(
+                f"exchange {exchange!r}: {self.plan.method.name} has only {', '.join(self.exchanges)}"
+            )
+
+    def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
+        """Refuse a broadcast or data that are not the plan's, and a privacy request that nothing here would honour."""
+        self._check_exchange(exchange)
+        self.broadcast_schema(exchange).check_headers({}, broadcast.header())
+        if ctx.privacy is not None:
+            raise LocalProtocolError(
+                f"method {self.plan.method.name} cannot add differential privacy",
+                hint="run it without, or choose another method; nothing was computed",
+            )
+        task = self.plan.task
+        if data.classes != task.classes:
+            raise DataError("data: its classes are not the plan's, or in another order")
+        if len(data) and data.x.shape[1:] != task.feature_shape:
+            raise DataError(f"data: records of shape {list(data.x.shape[1:])} where {list(task.feature_shape)} is due")
+
+    @staticmethod
+    def _parameters(tensors: Tensors, device: str) -> Parameters:
+        return to_parameters(tensors.under("model"), device)
+
+    def _model_tensors(self, parameters: Parameters) -> Tensors:
+        """The trained parameters as ``model.…``. Raises ``DataError`` when they are not finite or out of range."""
+        tensors = to_tensors(parameters).prefixed("model")
+        for spec in self.model_specs:
+            try:
+                spec.check_values(tensors[spec.name])
+            except DataError as error:
+                raise DataError(f"training diverged: {error}", hint="lower the plan's learning rate") from None
+        return tensors

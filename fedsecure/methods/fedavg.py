@@ -1,0 +1,146 @@
+"""FedAvg (McMahan et al. 2017) and, with ``prox_mu`` > 0, FedProx (Li et al. 2020): trained parameters are averaged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fedsecure.data.dataset import Dataset
+from fedsecure.errors import DataError
+from fedsecure.method import (
+    Aggregate,
+    Cancelled,
+    ClientContext,
+    Contribution,
+    Schema,
+    ServerContext,
+    TensorSpec,
+)
+from fedsecure.methods.base import ModelMethod
+from fedsecure.models import PARAMETER_BOUND, Parameters, outputs, standardise
+from fedsecure.plan import Plan
+from fedsecure.plan.methods import FedAvgSettings
+from fedsecure.randomness import torch_generator
+from fedsecure.tensors import Array, Tensors
+
+__all__ = ["MAX_RECORDS", "FedAvg", "learning_rate"]
+
+#: No node holds more records than this (bounds the range of n * w).
+MAX_RECORDS = 10_000_000
+
+
+def learning_rate(settings: FedAvgSettings, round_: int, rounds: int) -> float:
+    """The rate of round ``round_`` (from 0) of ``rounds``: constant, or half a cosine from ``lr`` down towards 0."""
+    if settings.schedule == "constant":
+        return settings.lr
+    return settings.lr * (1.0 + math.cos(math.pi * round_ / rounds)) / 2.0
+
+
+class FedAvg(ModelMethod):
+    """Summed: ``model.<parameter>`` = n * w (float32) and ``records`` = n (int64, (1,)).
+
+    The new model is their quotient. A node without records contributes zeros. Momentum starts at zero in every round.
+    """
+
+    def __init__(self, plan: Plan, settings: FedAvgSettings) -> None:
+        super().__init__(plan)
+        self.settings = settings
+
+    def schema(self, exchange: str) -> Schema:
+        """n * w and n; nothing is released as it is."""
+        self._check_exchange(exchange)
+        bound = PARAMETER_BOUND * MAX_RECORDS
+        weighted = tuple(
+            TensorSpec(s.name, "float32", s.shape, -bound, bound, "a parameter of the local model times the records")
+            for s in self.model_specs
+        )
+        records = TensorSpec("records", "int64", (1,), 0, MAX_RECORDS, "number of records")
+        return Schema(summed=(*weighted, records))
+
+    def client_update(
+        self, exchange: str, broadcast: Tensors, local: Tensors, data: Dataset, ctx: ClientContext
+    ) -> tuple[Tensors, Contribution]:
+        """Train from the broadcast model on ``data``; nothing is kept. Reports ``loss``, the mean of the last pass."""
+        self._check_client(exchange, broadcast, data, ctx)
+        if len(data) > MAX_RECORDS:
+            raise DataError(f"data: {len(data)} records are more than {MAX_RECORDS}")
+        w = self._parameters(broadcast, ctx.device)
+        if len(data):
+            w = self._train(w, data, ctx)
+        trained = self._model_tensors(w)
+        n = np.array([len(data)], dtype=np.int64)
+        weighted = {name: (array * np.float32(len(data))).astype(np.float32) for name, array in trained.items()}
+        return local, Contribution(summed=Tensors({**weighted, "records": n}))
+
+    def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
+        """The mean of the local models, weighted by records. Raises ``DataError`` when no node has any."""
+        self._check_exchange(exchange)
+        total = int(aggregate.summed["records"][0])
+        if total <= 0:
+            raise DataError("tensor records: no node of the cohort has any record")
+        new: dict[str, Array] = {}
+        drift = 0.0
+        for spec in self.model_specs:
+            mean = aggregate.summed[spec.name].astype(np.float64) / total
+            drift += float(np.square(mean - server[spec.name]).sum())
+            new[spec.name] = mean.astype(np.float32)
+            spec.check_values(new[spec.name])
+        ctx.report("model_change", math.sqrt(drift))
+        return server.with_(new)
+
+    def _train(self, w: Parameters, data: Dataset, ctx: ClientContext) -> Parameters:
+        settings = self.settings
+        x = standardise(self.plan.task, torch.tensor(data.x, device=ctx.device))  # (n, *shape)
+        y = torch.tensor(data.y, device=ctx.device)  # (n,)
+        trained = {name: p.clone().requires_grad_(True) for name, p in w.items()}
+        optimizer = torch.optim.SGD(
+            list(trained.values()),
+            lr=learning_rate(settings, ctx.round, self.plan.rounds),
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
+        losses: list[float] = []
+        steps = self._steps(len(data))
+        for done, index in enumerate(self._batches(len(data), steps, ctx), start=1):
+            if ctx.cancelled():
+                raise Cancelled("training was asked to stop")
+            index = index.to(ctx.device)  # noqa: PLW2901
+            optimizer.zero_grad(set_to_none=True)
+            loss = F.cross_entropy(outputs(self.network, trained, x[index])[1], y[index])
+            losses.append(float(loss.detach()))
+            total = loss + settings.prox_mu / 2 * self._distance(trained, w) if settings.prox_mu else loss
+            total.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            ctx.progress(done, steps)
+        ctx.report("loss", float(np.mean(losses[-self._steps_a_pass(len(data)) :])))
+        return {name: p.detach() for name, p in trained.items()}
+
+    @staticmethod
+    def _distance(trained: Parameters, w: Parameters) -> torch.Tensor:
+        """||w_local - w_global||^2, a scalar."""
+        return torch.stack([(p - w[name]).square().sum() for name, p in trained.items()]).sum()
+
+    def _steps_a_pass(self, records: int) -> int:
+        return -(-records // self.settings.batch)
+
+    def _steps(self, records: int) -> int:
+        settings = self.settings
+        if settings.local_epochs is not None:
+            return settings.local_epochs * self._steps_a_pass(records)
+        return settings.local_steps or 1
+
+    def _batches(self, records: int, steps: int, ctx: ClientContext) -> Iterator[torch.Tensor]:
+        """``steps`` mini-batches, reshuffled at the start of each pass over the records."""
+        generator = torch_generator(ctx.seed, "batches", ctx.round)
+        done = 0
+        while done < steps:
+            order = torch.randperm(records, generator=generator)
+            for start in range(0, records, self.settings.batch):
+                if done == steps:
+                    return
+                done += 1
+                yield order[start : start + self.settings.batch]

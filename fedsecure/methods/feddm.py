@@ -1,0 +1,77 @@
+"""FedDM, the baseline that matches distributions around the downloaded model (FedAF page, section 2.8)."""
+
+from __future__ import annotations
+
+import torch
+
+from fedsecure.condensation.loop import condense
+from fedsecure.condensation.matching import feddm_loss
+from fedsecure.condensation.means import class_records
+from fedsecure.condensation.resampling import perturbed
+from fedsecure.data.dataset import Dataset
+from fedsecure.method import Aggregate, ClientContext, Contribution, Schema, ServerContext
+from fedsecure.methods.base import ModelMethod
+from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
+from fedsecure.methods.held import held_classes
+from fedsecure.methods.server_training import train_on_condensed
+from fedsecure.models import Parameters
+from fedsecure.plan import Plan
+from fedsecure.plan.methods import FedDMSettings
+from fedsecure.randomness import torch_generator
+from fedsecure.tensors import Tensors
+
+__all__ = ["FedDM"]
+
+
+class FedDM(ModelMethod):
+    """Released: condensed ``images`` and ``labels``; nothing is summed. The coordinator trains on their union."""
+
+    def __init__(self, plan: Plan, settings: FedDMSettings) -> None:
+        super().__init__(plan)
+        self.settings = settings
+
+    def schema(self, exchange: str) -> Schema:
+        """Condensed images and labels, revealed as they are."""
+        self._check_exchange(exchange)
+        return Schema(released=condensed_specs(self.plan, self.settings))
+
+    def client_update(
+        self, exchange: str, broadcast: Tensors, local: Tensors, data: Dataset, ctx: ClientContext
+    ) -> tuple[Tensors, Contribution]:
+        """Condense each held class. Reports ``dm_start``, ``dm_end``, ``logits_start``, ``logits_end``.
+
+        A node that holds no class releases zero images, which is legal.
+        """
+        self._check_client(exchange, broadcast, data, ctx)
+        held = held_classes(data.counts(), self.settings.min_count)
+        if not held:
+            return Tensors(), Contribution(released=pack(torch.empty(0, self.settings.ipc, *self._shape), held))
+        w = self._parameters(broadcast, ctx.device)
+        records = class_records(self.plan.task, data, held, ctx.device)
+        kept = local.under("condensed") if self.settings.warm_start else Tensors()
+        images = starting_images(self.settings, records, kept, ctx)
+
+        def draw(index: int) -> Parameters:
+            return perturbed(w, self.settings.rho, torch_generator(ctx.seed, "network", ctx.round, index))
+
+        result = condense(self.settings, self.network, records, images, draw, feddm_loss(self.settings), ctx)
+        for when, terms in (("start", result.first), ("end", result.last)):
+            for name, value in terms.items():
+                ctx.report(f"{name}_{when}", value)
+        released = pack(result.images, held)
+        return released.prefixed("condensed") if self.settings.warm_start else Tensors(), Contribution(
+            released=released
+        )
+
+    def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
+        """Train the model on from where it was, on the union of condensed data."""
+        self._check_exchange(exchange)
+        images, labels = gather(aggregate, self.settings, ctx.device)
+        w = self._parameters(server, ctx.device)
+        w = train_on_condensed(self.network, w, images, labels, self.settings.server, ctx)
+        ctx.report("condensed", float(len(labels)))
+        return server.with_(self._model_tensors(w))
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.plan.task.feature_shape

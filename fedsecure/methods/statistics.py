@@ -1,0 +1,84 @@
+"""FedAF's class statistics: a node's mean logits and soft labels, and their averages (FedAF page, 2.1 to 2.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fedsecure.condensation.means import ClassRecords, exact_means
+from fedsecure.data.dataset import Dataset
+from fedsecure.method import Aggregate, TensorSpec
+from fedsecure.models import Network, Parameters
+from fedsecure.plan.methods import FedAFSettings
+from fedsecure.tensors import Tensors
+
+__all__ = ["LOGIT_BOUND", "MAX_CLASS_RECORDS", "averages", "node_statistics", "statistics_specs"]
+
+#: Range of a mean logit where the plan sets no ``logit_clip``.
+LOGIT_BOUND = 1e6
+#: No node holds more records of one class than this (bounds the range of weighted sums).
+MAX_CLASS_RECORDS = 10_000_000
+
+
+def statistics_specs(settings: FedAFSettings, num_classes: int) -> tuple[TensorSpec, ...]:
+    """The summed half. Rows of classes that a node does not hold are zero, so that sums run over holders alone.
+
+    ``class_weight`` is 1 for a held class or, with ``averaging = "holders_weighted"``, its number of records; the rows
+    of the other two are multiplied by it.
+    """
+    weighted = settings.averaging == "holders_weighted"
+    most = MAX_CLASS_RECORDS if weighted else 1
+    bound = (settings.logit_clip or LOGIT_BOUND) * most
+    weight = "records of each held class" if weighted else "1 for each held class"
+    times = ", times its records" if weighted else ""
+    square = (num_classes, num_classes)
+    return (
+        TensorSpec("mean_logits", "float32", square, -bound, bound, f"mean logits of each held class{times}"),
+        TensorSpec("soft_labels", "float32", square, 0.0, float(most), f"soft label of each held class{times}"),
+        TensorSpec("class_weight", "int64", (num_classes,), 0, most, weight),
+    )
+
+
+def node_statistics(
+    settings: FedAFSettings,
+    network: Network,
+    w: Parameters,
+    records: ClassRecords,
+    data: Dataset,
+) -> Tensors:
+    """``mean_logits`` (C, C), ``soft_labels`` (C, C) and ``class_weight`` (C,) of one node.
+
+    v_kc is the mean of f_w over all records of class c under the downloaded, unperturbed w (F3), each record's logits
+    clipped to ±``logit_clip``; r_kc = softmax(v_kc / tau). A node that holds no class contributes zeros.
+    """
+    num_classes = len(data.classes)
+    mean = torch.zeros(num_classes, num_classes)
+    soft = torch.zeros(num_classes, num_classes)
+    weight = np.zeros(num_classes, dtype=np.int64)
+    if records.held:
+        held = list(records.held)
+        v = exact_means(network, w, records, logit_clip=settings.logit_clip).logits.cpu()  # (H, C)
+        counts = data.counts()[held]
+        weight[held] = counts if settings.averaging == "holders_weighted" else 1
+        factor = torch.tensor(weight[held], dtype=torch.float32)[:, None]  # (H, 1)
+        mean[held] = v * factor
+        soft[held] = F.softmax(v / settings.tau, dim=1).clamp_max(1.0) * factor
+    return Tensors({"mean_logits": mean.numpy(), "soft_labels": soft.numpy(), "class_weight": weight})
+
+
+def averages(settings: FedAFSettings, aggregate: Aggregate) -> Tensors:
+    """``logits.mean`` V (C, C), ``logits.mask`` (C,) and ``soft.labels`` R (C, C) from the sums over nodes.
+
+    ``holders``: unweighted mean over the nodes that hold the class; ``holders_weighted``: weighted by records;
+    ``all``: divided by the number of contributors, non-holders counting as zeros (F5).
+    """
+    weight = aggregate.summed["class_weight"].astype(np.float64)  # (C,)
+    mask = weight > 0.5  # masked sums come back from fixed point: whole numbers, give or take nothing
+    divisor = np.full_like(weight, len(aggregate.contributors)) if settings.averaging == "all" else weight
+    divisor = np.where(mask, divisor, 1.0)[:, None]  # (C, 1)
+    rows = {}
+    for name, summed in (("logits.mean", "mean_logits"), ("soft.labels", "soft_labels")):
+        mean = np.where(mask[:, None], aggregate.summed[summed].astype(np.float64) / divisor, 0.0)  # (C, C)
+        rows[name] = mean.astype(np.float32)
+    return Tensors({**rows, "logits.mask": mask})
