@@ -32,10 +32,16 @@ class _Source(Settings):
 
 
 class FolderSource(_Source):
-    """A folder of images with one sub-folder a class (PNG, JPEG, BMP, TIFF, …)."""
+    """A folder of images with one sub-folder a class (PNG, JPEG, BMP, TIFF, …).
+
+    ``resize``: pictures of another size than the plan's are resampled to it, instead of refused. ``grey``: colour
+    pictures are made grey where the plan has one channel, instead of refused. Both change the data, so both are off.
+    """
 
     kind: Literal["folder"]
     path: Path
+    resize: bool = False
+    grey: bool = False
 
 
 class NpzSource(_Source):
@@ -61,7 +67,7 @@ class CsvSource(_Source):
     columns: dict[str, str] = {}
     levels: dict[str, dict[str, str]] = {}
     missing: tuple[str, ...] = ("", "?", "NA", "NaN", "nan", "null")
-    delimiter: str = Field(",", min_length=1, max_length=1)
+    delimiter: str = Field(",", min_length=1, max_length=1, pattern=r'^[^"\r\n\x00]$')
     encoding: str = "utf-8-sig"
     decimal: Literal[".", ","] = "."
 

@@ -1,0 +1,107 @@
+"""Files of records: that they are there and are files, how they are named in messages, and how much may be loaded."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedsecure.errors import DataError
+
+__all__ = [
+    "MAX_DATASET_BYTES",
+    "check_memory",
+    "listed",
+    "own_name",
+    "readable",
+    "require_file",
+    "require_folder",
+    "shown",
+]
+
+#: Records are held in memory as float32. More than this (bytes) is refused before it is allocated: it is a mistake in
+#: the source or the plan far more often than a data set, and a node that swaps misses every deadline.
+MAX_DATASET_BYTES = 16 * 2**30
+#: Names longer than this are cut in messages (characters).
+MAX_SHOWN = 400
+
+
+def shown(text: str | Path) -> str:
+    """A path or name as a message may hold it: control characters and undecodable bytes escaped, so that no file name
+    can steer a terminal or break a log; very long ones cut in the middle."""
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+    return safe if len(safe) <= MAX_SHOWN else f"{safe[: MAX_SHOWN // 2]}…{safe[-MAX_SHOWN // 2 :]}"
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names in quotes, the first ``most`` of them, then how many more there are."""
+    everything = [f"'{shown(n)}'" for n in names]
+    rest = len(everything) - most
+    return ", ".join(everything[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def own_name(path: Path) -> str:
+    """The last part of a path as text: UTF-8 whatever the locale says, composed (NFC) whatever the file system did."""
+    return unicodedata.normalize("NFC", os.fsencode(path.name).decode("utf-8", "surrogateescape"))
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns what the operating system says about ``path`` into a ``DataError`` of one line that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{shown(path)}: no such file or folder", hint="check the path of the data source") from None
+    except PermissionError:
+        raise DataError(
+            f"{shown(path)}: permission denied", hint="let the node's user read it, and nobody else"
+        ) from None
+    except UnicodeEncodeError:
+        raise DataError(
+            f"{shown(path)}: cannot be named in this locale", hint="run with a UTF-8 locale, such as LC_ALL=C.UTF-8"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{shown(path)}: cannot be read: {error.strerror or type(error).__name__}") from None
+    except ValueError as error:
+        if "null" not in str(error):
+            raise
+        raise DataError(f"{shown(path)}: a path holds no NUL character") from None
+
+
+def _status(path: Path) -> os.stat_result:
+    with readable(path):
+        return path.stat()
+
+
+def require_file(path: Path) -> int:
+    """Size of a regular file in bytes. Raises ``DataError`` when it is absent, empty, or something else (a folder, a
+    pipe)."""
+    status = _status(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise DataError(f"{shown(path)}: is a folder where a file is due", hint="name the file itself")
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{shown(path)}: is not a regular file", hint="name a file that can be read twice, not a pipe")
+    if status.st_size == 0:
+        raise DataError(f"{shown(path)}: is empty (0 bytes)", hint="was it copied completely?")
+    return status.st_size
+
+
+def require_folder(path: Path) -> None:
+    """Raises ``DataError`` when ``path`` is not a folder."""
+    if not stat.S_ISDIR(_status(path).st_mode):
+        raise DataError(f"{shown(path)}: is not a folder", hint="name the folder that holds the data")
+
+
+def check_memory(where: str, records: int, shape: tuple[int, ...]) -> None:
+    """Raises ``DataError`` when ``records`` float32 records of ``shape`` are more than ``MAX_DATASET_BYTES``."""
+    nbytes = records * math.prod(shape) * 4
+    if nbytes > MAX_DATASET_BYTES:
+        raise DataError(
+            f"{where}: {records} records of shape {list(shape)} need {nbytes / 2**30:.1f} GiB of memory "
+            f"(allowed: {MAX_DATASET_BYTES / 2**30:.0f} GiB)",
+            hint="take part with fewer or smaller records",
+        )
