@@ -81,11 +81,13 @@ TRANSITIONS: dict[tuple[Phase, type[Event]], str] = {
     (Phase.JOINING, NodeJoined): "_joins",
     (Phase.JOINING, NodeLeft): "_leaves_early",
     (Phase.JOINING, DeadlinePassed): "_joining_over",
+    (Phase.JOINING, UpdateFailed): "_update_failed",
     (Phase.JOINING, OperatorAborted): "_operator",
     (Phase.EXCHANGE, NodeJoined): "_joins",
     (Phase.EXCHANGE, NodeLeft): "_leaves_exchange",
     (Phase.EXCHANGE, ContributionAccepted): "_contributes",
     (Phase.EXCHANGE, DeadlinePassed): "_exchange_over",
+    (Phase.EXCHANGE, UpdateFailed): "_update_failed",
     (Phase.EXCHANGE, OperatorAborted): "_operator",
     (Phase.AGGREGATING, NodeJoined): "_joins",
     (Phase.AGGREGATING, NodeLeft): "_leaves_later",
@@ -157,14 +159,21 @@ class RoundMachine:
 
     def handle(self, event: Event) -> tuple[Action, ...]:
         """Apply one event. Raises ``RemoteProtocolError`` (a node's fault) or ``LocalProtocolError`` (ours)."""
+        self.state, actions = self._step(event)
+        return actions
+
+    def check(self, event: Event) -> None:
+        """Raise what ``handle`` would raise, and change nothing."""
+        self._step(event)
+
+    def _step(self, event: Event) -> _Step:
         name = TRANSITIONS.get((self.state.phase, type(event)))
         if name is None:
             remote = isinstance(event, NodeJoined | NodeLeft | ContributionAccepted)
             error = RemoteProtocolError if remote else LocalProtocolError
             raise error(f"{type(event).__name__} is not possible now: {self.where()}", hint="ask what is open first")
-        actions: tuple[Action, ...]
-        self.state, actions = getattr(self, name)(self.state, event)
-        return actions
+        step: _Step = getattr(self, name)(self.state, event)
+        return step
 
     def pending(self) -> tuple[Action, ...]:
         """What the current phase waits for: the first actions of a new run, and those of a resumed one."""
