@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedsecure.errors import LocalProtocolError, RunAborted
+from fedsecure.errors import RunAborted
 from fedsecure.method import ClientContext, Contribution, Method, ServerContext, sum_contributions
 from fedsecure.randomness import node_seed, server_seed
 from fedsecure.rounds import (
@@ -20,7 +20,9 @@ from fedsecure.rounds import (
     Aggregate,
     Complete,
     ContributionAccepted,
+    DeadlinePassed,
     Event,
+    NameStragglers,
     NodeJoined,
     Phase,
     RoundMachine,
@@ -112,7 +114,10 @@ class Simulator:
         if self.machine.state.phase is Phase.JOINING:
             for node in self.data:
                 self._feed(NodeJoined(node))
-        while self._actions:
+        while not self.machine.state.ended or self._actions:
+            if not self._actions:  # nothing else can happen in one process, so time jumps to the deadline
+                self._feed(DeadlinePassed(self.machine.state.token))
+                continue
             action = self._actions.popleft()
             match action:
                 case StartExchange():
@@ -124,10 +129,8 @@ class Simulator:
                         yield self._finish_round(action.round)
                 case Abort():
                     raise RunAborted(f"run of plan {self.plan.name} aborted: {action.reason}: {action.detail}")
-                case SetDeadline() | Complete():  # nothing is late in one process, and nothing follows completion
+                case SetDeadline() | NameStragglers() | Complete():
                     continue
-                case _:
-                    raise LocalProtocolError(f"a simulation has no {type(action).__name__}")
 
     def _feed(self, event: Event) -> None:
         self._actions.extend(self.machine.handle(event))
