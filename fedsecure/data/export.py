@@ -24,7 +24,7 @@ def save_npz(data: Dataset, path: Path) -> None:
     """
     names = np.asarray(data.classes, dtype=np.str_)[data.y]  # (n,)
     draft = path.with_name(path.name + ".part")
-    with readable(path):
+    with readable(path, "written"):
         draft.unlink(missing_ok=True)
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

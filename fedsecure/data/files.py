@@ -50,8 +50,9 @@ def own_name(path: Path) -> str:
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turns what the operating system says about ``path`` into a ``DataError`` of one line that names it."""
+def readable(path: Path, done: str = "read") -> Iterator[None]:
+    """Turns what the operating system says about ``path`` into a ``DataError`` of one line that names it: it cannot
+    be ``done``."""
     try:
         yield
     except FileNotFoundError:
@@ -65,7 +66,7 @@ def readable(path: Path) -> Iterator[None]:
             f"{shown(path)}: cannot be named in this locale", hint="run with a UTF-8 locale, such as LC_ALL=C.UTF-8"
         ) from None
     except OSError as error:
-        raise DataError(f"{shown(path)}: cannot be read: {error.strerror or type(error).__name__}") from None
+        raise DataError(f"{shown(path)}: cannot be {done}: {error.strerror or type(error).__name__}") from None
     except ValueError as error:
         if "null" not in str(error):
             raise

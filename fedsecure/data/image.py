@@ -89,15 +89,17 @@ def _check_header(picture: Image.Image, where: str, wanted: Wanted) -> None:
         )
     if picture.width * picture.height > MAX_PIXELS:
         raise _too_large(where)
-    turned = picture.getexif().get(_ORIENTATION) in _TURNED
+    # Pillow's TIFF reader may have exchanged the sides of a turned picture; the size is checked again once decoded.
+    turned = picture.format != "TIFF" and picture.getexif().get(_ORIENTATION) in _TURNED
     size = (picture.width, picture.height) if turned else (picture.height, picture.width)
-    if not wanted.resize and size != wanted.shape[1:]:
+    if not wanted.resize and wanted.shape[1:] not in (size, size[::-1]):
         raise _wrong_size(where, size, wanted)
 
 
 def _wrong_size(where: str, size: tuple[int, ...], wanted: Wanted) -> DataError:
+    _, height, width = wanted.shape
     return DataError(
-        f"{where}: {size[0]} pixels high and {size[1]} wide, not {wanted.shape[1]} and {wanted.shape[2]} as the plan asks",
+        f"{where}: {size[0]} pixels high and {size[1]} wide where the plan asks for {height} and {width}",
         hint="scale it yourself, or set resize = true in the source",
     )
 

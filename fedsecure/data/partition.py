@@ -54,7 +54,7 @@ def dirichlet_partition(y: Index, num_classes: int, nodes: int, alpha: float, mi
         if parts is not None and min(len(part) for part in parts) >= min_size:
             return parts
     raise DataError(
-        f"after {MAX_DEALS} deals of {len(y)} records with alpha {alpha:g}, one of {nodes} nodes has fewer than {min_size}",
+        f"{MAX_DEALS} deals with alpha {alpha:g} leave one of {nodes} nodes fewer than {min_size} of {len(y)} records",
         hint="raise alpha, or lower nodes or min_size",
     )
 
@@ -98,7 +98,7 @@ def node_names(values: Sequence[str]) -> dict[str, str]:
     """
     if len(values) > MAX_NODES:
         raise DataError(
-            f"the partition's column has {len(values)} different values, too many for a node each (allowed: {MAX_NODES})",
+            f"{len(values)} different values in the partition's column: too many for a node each ({MAX_NODES} at most)",
             hint="name a column that says which institution a record belongs to",
         )
     ids: dict[str, str] = {}
@@ -189,13 +189,10 @@ def _parts(simulation: Simulation, data: Dataset, groups: list[str], rest: Index
         )
         width = len(str(partition.nodes))
         return {f"node-{k:0{width}d}": part for k, part in enumerate(parts, start=1)}
-    names = node_names(sorted(set(groups)))
-    by_node: dict[str, list[int]] = {node: [] for node in sorted(names.values())}
-    for position, record in enumerate(rest.tolist()):
-        by_node[names[groups[record]]].append(position)
-    if empty := [node for node, index in by_node.items() if not index]:
+    kept = [groups[record] for record in rest.tolist()]
+    if lost := sorted(set(groups) - set(kept)):
         raise DataError(
-            f"node {empty[0]}: all its records went to the test set or over the limit",
+            f"node {node_names(sorted(set(groups)))[lost[0]]}: all its records went to the test set or over the limit",
             hint="hold out less, raise limit, or name a source of test records",
         )
-    return {node: np.asarray(index, dtype=np.int64) for node, index in by_node.items()}
+    return column_partition(kept)
