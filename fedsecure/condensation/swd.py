@@ -36,10 +36,11 @@ def swd_p2sq(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 def projections(num_projections: int, num_classes: int, generator: torch.Generator) -> torch.Tensor:
     """Directions uniform on the unit sphere, (L, C), float32."""
     directions = torch.randn(num_projections, num_classes, generator=generator)  # (L, C)
-    return directions / directions.norm(dim=1, keepdim=True).clamp_min(EPSILON)
+    lengths: torch.Tensor = directions.norm(dim=1, keepdim=True)  # (L, 1)
+    return directions / lengths.clamp_min(EPSILON)
 
 
 def swd_monte_carlo(u: torch.Tensor, v: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
     """Order 1, estimated with unit ``directions`` (L, C): mean |t·(u - v)|; rows (H, C) to (H,)."""
-    distances = torch.matmul(u - v, directions.T).abs()  # (H, L)
-    return distances.mean(dim=-1)  # (H,)
+    distances: torch.Tensor = torch.matmul(u - v, directions.T)  # (H, L)
+    return distances.abs().mean(dim=-1)  # (H,)
