@@ -10,7 +10,7 @@ from fedsecure.errors import CertificateError
 
 __all__ = ["PRIVATE_FOLDER_MODE", "make_private_folder", "read_public", "read_secret", "write_public", "write_secret"]
 
-#: Mode of a secret file, and of a folder that we make for secrets.
+#: Modes of a secret file and of a folder that we make for secrets.
 SECRET_MODE = 0o600
 PRIVATE_FOLDER_MODE = 0o700
 #: Mode of what everybody may read: certificates, requests, public keys, revocation lists.

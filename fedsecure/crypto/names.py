@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 from fedsecure.errors import CertificateError, ConfigError
 
-__all__ = ["COORDINATOR", "FEDERATION", "NAME", "ROLES", "Identity", "check_hosts", "describe"]
+__all__ = [
+    "COORDINATOR",
+    "FEDERATION",
+    "NAME",
+    "ROLES",
+    "Identity",
+    "check_federation",
+    "check_hosts",
+    "describe",
+    "is_address",
+    "is_host",
+]
 
 #: The roles of a federation. A node contributes, the coordinator runs rounds, an analyst asks routed queries.
 ROLES = ("node", "coordinator", "analyst")
@@ -102,7 +113,7 @@ def check_hosts(role: str, hosts: tuple[str, ...]) -> None:
     if len(hosts) > MAX_HOSTS or len({h.lower() for h in hosts}) != len(hosts):
         raise ConfigError(f"host names: {len(hosts)} are given (allowed: at most {MAX_HOSTS}, none of them twice)")
     for host in hosts:
-        if not is_address(host) and (not _HOST.fullmatch(host) or _looks_numeric(host)):
+        if not is_address(host) and not is_host(host):
             raise ConfigError(
                 f"host name {host[:64]!r} is malformed",
                 hint="a plain host name or address, without scheme, port or wildcard; write accents in the form xn--…",
@@ -117,6 +128,6 @@ def is_address(host: str) -> bool:
         return False
 
 
-def _looks_numeric(host: str) -> bool:
-    """``300.1.1.1`` is a mistyped address, not a host name (RFC 1123, section 2.1)."""
-    return host.rstrip(".").rpartition(".")[2].isdigit()
+def is_host(host: str) -> bool:
+    """Whether ``host`` is a well-formed host name. ``300.1.1.1`` is a mistyped address (RFC 1123, section 2.1)."""
+    return bool(_HOST.fullmatch(host)) and not host.rstrip(".").rpartition(".")[2].isdigit()
