@@ -37,10 +37,7 @@ def labelled(where: str, x: Array, index: Array, task: Task) -> Dataset:
     ``index``: (n,) ints, each an index of a class or ``IGNORED``. Raises ``DataError`` when no record is left."""
     keep = index != IGNORED  # (n,)
     if not keep.any():
-        raise DataError(
-            f"{where}: holds no records" + (" besides those it is told to ignore" if len(keep) else ""),
-            hint="check the path and the ignore list",
-        )
+        raise DataError(f"{where}: holds no records", hint="check the path, and what the ignore list leaves out")
     check_memory(where, int(keep.sum()), task.feature_shape)
     kept = x if keep.all() else x[keep]  # (n', *shape)
     scaled = from_bytes(kept) if kept.dtype == np.uint8 else kept.astype(np.float32, copy=False)

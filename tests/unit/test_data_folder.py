@@ -313,7 +313,7 @@ def test_empty_folders(root: Path, load: Load, tmp_path: Path) -> None:
 
 
 def test_everything_ignored(load: Load) -> None:
-    refuse(load, "holds no records besides those it is told to ignore|holds no records", ignore=("cat", "dog"))
+    refuse(load, "holds no records", ignore=("cat", "dog"))
 
 
 def test_paths_that_are_no_folder(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_numbers_never_stand_for_positions(make: Make) -> None:
 
 def test_ignored_labels_leave(make: Make) -> None:
     assert load(make(), ignore=("dog",)).y.tolist() == [0, 0]
-    refuse(make(), "holds no records besides those it is told to ignore", ignore=("dog", "cat"))
+    refuse(make(), "holds no records", ignore=("dog", "cat"))
 
 
 def test_other_names_of_arrays(make: Make) -> None:
@@ -201,7 +201,8 @@ def test_shapes_that_are_no_shapes(tmp_path: Path, shape: str) -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"", b"\x93NUMPY", b"\x93NUMPY\x03\x00\x04\x00\x00\x00{}  ", b"\x93NUMPY\x09\x00", b"\x93NUMPY\x01\x00\xff\xff{",
+        b"", b"\x93NUMPY", b"\x93NUMPY\x03\x00\x04\x00\x00\x00{}  ", b"\x93NUMPY\x09\x00",
+        b"\x93NUMPY\x01\x00\xff\xff{",
         b"\x93NUMPY\x01\x00\x0c\x00__import__()", b"\x93NUMPY\x02\x00\x00\x00\x00\x40" + b"(" * 20_000,
     ],
 )  # fmt: skip
@@ -229,10 +230,11 @@ def test_a_flipped_bit_does_not_pass(tmp_path: Path) -> None:
 
 def test_the_same_array_twice(tmp_path: Path) -> None:
     x = npy(np.zeros((1, 1, 4, 5), np.uint8))
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as out, pytest.warns(UserWarning, match="Duplicate"):
-        out.writestr("x.npy", x)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as out:
         out.writestr("x.npy", x)
         out.writestr("y.npy", GOOD_Y)
+        with pytest.warns(UserWarning, match="Duplicate"):
+            out.writestr("x.npy", x)
     refuse(tmp_path / "a.npz", "holds array 'x' twice")
 
 
@@ -294,7 +296,7 @@ def test_what_is_saved_is_read_back_bit_for_bit(tmp_path: Path, classes: tuple[s
     assert again.y.tobytes() == data.y.tobytes()
     assert again.fingerprint() == data.fingerprint()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert os.listdir(path.parent) == ["Datei ü.npz"]
+    assert list(path.parent.iterdir()) == [path]
     first = hashlib.sha256(path.read_bytes()).hexdigest()
     save_npz(data, path)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == first
@@ -307,4 +309,4 @@ def test_saving_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match="folder: cannot be written"):
         save_npz(data, tmp_path / "folder")
-    assert os.listdir(tmp_path) == ["folder"]
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
