@@ -1,0 +1,101 @@
+"""Decisions about plans: the policy's verdict, a person's approval, and what the rule ``approval = "rule"`` does
+alone."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.plan import Plan
+from fedsecure.policy import Policy
+from fedsecure_node.institution import read_policy
+from fedsecure_node.planbook import SeenPlan
+from fedsecure_node.store import Store, now_ms
+
+__all__ = ["RULE", "Verdict", "approve", "consider", "refuse", "standing", "verdict", "who"]
+
+#: Who decided when no person did.
+RULE = "the policy's rule"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the policy says of a plan now. ``fault``: why there is no usable policy; then nothing is allowed."""
+
+    policy: Policy | None
+    violations: tuple[str, ...]
+    fault: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether every rule is kept."""
+        return self.policy is not None and not self.violations
+
+    def words(self) -> str:
+        """One line for people and for the coordinator: names rules, never records."""
+        if self.fault:
+            return "no usable policy at this institution, so nothing is allowed"
+        return "the institution's policy refuses: " + "; ".join(self.violations) if self.violations else "passes"
+
+
+def verdict(plan: Plan, policy_path: Path) -> Verdict:
+    """Read the policy now and hold the plan against it. An absent or wrong policy is a verdict too: nothing is
+    allowed."""
+    try:
+        policy = read_policy(policy_path).policy
+    except (PolicyError, ConfigError) as error:
+        return Verdict(None, (), str(error))
+    return Verdict(policy, tuple(policy.violations(plan)), "")
+
+
+def who() -> str:
+    """The person at the keyboard, as far as the system knows: the login behind ``sudo`` is named as well."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    behind = os.environ.get("SUDO_USER", "")
+    return f"{behind} (as {user})" if behind and behind != user else user
+
+
+def approve(store: Store, policy_path: Path, prefix: str, *, by: str) -> SeenPlan:
+    """Approve a plan by its digest. The policy is asked again; raises ``PolicyError`` naming the rules it breaks."""
+    seen = store.plans.resolve(prefix)
+    read_policy(policy_path).policy.check_plan(seen.plan())
+    store.plans.set_verdict(seen.digest, [], "", now_ms())
+    store.plans.decide(seen.digest, "approved", by=by, reason="", now_ms=now_ms())
+    return store.plans.get(seen.digest)
+
+
+def refuse(store: Store, prefix: str, *, reason: str, by: str) -> SeenPlan:
+    """Refuse a plan, also one that was approved or runs: the daemon tells the coordinator and takes no further part."""
+    seen = store.plans.resolve(prefix)
+    store.plans.decide(seen.digest, "refused", by=by, reason=" ".join(reason.split())[:400], now_ms=now_ms())
+    return store.plans.get(seen.digest)
+
+
+def consider(store: Store, seen: SeenPlan, policy_path: Path) -> tuple[SeenPlan, Verdict]:
+    """Take the policy's verdict on an offered plan now, and let ``approval = "rule"`` approve what passes."""
+    judged = verdict(seen.plan(), policy_path)
+    if (seen.violations, seen.policy_fault) != (judged.violations, judged.fault) or not seen.checked_ms:
+        store.plans.set_verdict(seen.digest, list(judged.violations), judged.fault, now_ms())
+    automatic = judged.passes and judged.policy is not None and judged.policy.plans.approval == "rule"
+    if seen.decision == "pending" and automatic:
+        store.plans.decide(seen.digest, "approved", by=RULE, reason='plans.approval = "rule"', now_ms=now_ms())
+    return store.plans.get(seen.digest), judged
+
+
+def standing(seen: SeenPlan, judged: Verdict) -> Literal["go", "wait", "no"]:
+    """Whether a plan may run now (``go``), waits for a person (``wait``), or may not (``no``)."""
+    if seen.decision == "refused" or not judged.passes:
+        return "no"
+    if seen.decision == "approved":
+        by_rule_that_is_gone = (
+            seen.decided_by == RULE and judged.policy is not None and judged.policy.plans.approval != "rule"
+        )
+        return "wait" if by_rule_that_is_gone else "go"
+    return "wait"

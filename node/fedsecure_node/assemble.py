@@ -1,0 +1,121 @@
+"""Putting a node together from its settings: the store, the log with the node's key, the gate, the desks, the
+daemon."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from functools import partial
+
+from fedsecure.crypto.signatures import load_identity, verify
+from fedsecure_node.connect import connect
+from fedsecure_node.daemon import Connect, Desks, NodeDaemon, stop_on_signals
+from fedsecure_node.egress import Gate
+from fedsecure_node.localdata import LoadData, LocalData
+from fedsecure_node.lock import daemon_lock
+from fedsecure_node.plandesk import PlanDesk
+from fedsecure_node.progress import Reporter, make_reporter
+from fedsecure_node.releaselog import ReleaseLog
+from fedsecure_node.settings import NodeSettings
+from fedsecure_node.store import Store
+from fedsecure_node.work import BuildMethod, ExchangeDesk
+
+__all__ = ["open_log", "run_node"]
+
+
+def _clock() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def open_log(store: Store, settings: NodeSettings) -> ReleaseLog:
+    """The release log with the node's identity key. Raises ``CertificateError`` when the key is missing or loose."""
+    identity = load_identity(settings.identity)
+    return ReleaseLog(
+        store.log_path,
+        node=settings.node,
+        signer=identity,
+        verifier=partial(verify, identity.public_bytes),
+        head=store.head,
+        set_head=store.set_head,
+        clock=_clock,
+    )
+
+
+def _device(wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _build_method() -> BuildMethod:
+    from fedsecure.methods import build_method
+
+    return build_method
+
+
+def run_node(
+    settings: NodeSettings,
+    *,
+    hold: bool = False,
+    exit_when_done: bool = False,
+    log_format: str = "",
+    reporter: Reporter | None = None,
+    stop: threading.Event | None = None,
+    build_method: BuildMethod | None = None,
+    load_data: LoadData | None = None,
+    connect_with: Connect | None = None,
+) -> None:
+    """Run the daemon until SIGTERM, SIGINT, ``stop`` or, with ``exit_when_done``, the end of every joined run.
+
+    The last five are for composition: what they leave out is the real thing. Raises ``CertificateError`` for a cause
+    that trying again does not mend, ``ReleaseLogError`` when the log was changed, ``ConfigError`` for the rest.
+    """
+    stop = stop or threading.Event()
+    reporter = reporter or make_reporter(log_format or settings.log.format)
+    try:
+        with Store(settings.store) as store, daemon_lock(store.folder), stop_on_signals(stop):
+            log = open_log(store, settings)
+            if repaired := log.recover():
+                reporter.say("repaired", repaired)
+            if settings.compute.threads is not None:
+                import torch
+
+                torch.set_num_threads(settings.compute.threads)
+            desks = _desks(settings, store, log, reporter, stop, hold, build_method, load_data)
+            connecting = connect_with or partial(connect, settings)
+            NodeDaemon(desks, connecting, reporter, stop, exit_when_done=exit_when_done).run()
+    finally:
+        reporter.close()
+
+
+def _desks(
+    settings: NodeSettings,
+    store: Store,
+    log: ReleaseLog,
+    reporter: Reporter,
+    stop: threading.Event,
+    hold: bool,
+    build_method: BuildMethod | None,
+    load_data: LoadData | None,
+) -> Desks:
+    def told(lines: list[str]) -> None:
+        for line in lines:
+            reporter.say("data", f"local data: {line}")
+
+    load = load_data or LocalData(settings.data, told)
+    gate = Gate(store, log, node_id=settings.node, hold=hold)
+    plans = PlanDesk(store, reporter, node_id=settings.node, policy_path=settings.policy, load_data=load)
+    exchanges = ExchangeDesk(
+        store,
+        gate,
+        reporter,
+        stop,
+        node_id=settings.node,
+        policy_path=settings.policy,
+        build_method=build_method or _build_method(),
+        load_data=load,
+        device=_device(settings.compute.device),
+    )
+    return Desks(store, gate, plans, exchanges)

@@ -1,0 +1,12 @@
+"""Options that every verb of ``fedsecure node`` shares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["DirOption"]
+
+DirOption = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder of node.toml.")]

@@ -1,0 +1,115 @@
+"""``fedsecure node plans | approve | refuse-plan``: what the coordinator asks for, and what the institution says to
+it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.errors import FedSecureError
+from fedsecure_node.cli_options import DirOption
+
+if TYPE_CHECKING:
+    from fedsecure_node.approvals import Verdict
+    from fedsecure_node.planbook import SeenPlan
+    from fedsecure_node.runbook import Run
+
+__all__ = ["approve", "plans", "refuse_plan"]
+
+DigestArgument = Annotated[str, typer.Argument(metavar="DIGEST", help="The plan's digest, or at least 8 digits of it.")]
+
+
+def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
+    """Show every plan that was offered, in words, with the policy's verdict on it now."""
+    from fedsecure_node.approvals import verdict
+    from fedsecure_node.settings import load_settings
+    from fedsecure_node.store import Store
+
+    settings = load_settings(folder)
+    with Store(settings.store, create=False) as store:
+        seen = store.plans.all()
+        runs = {run.digest: run for run in store.runs.all()}
+    shown = [_show(plan, verdict(plan.plan(), settings.policy), runs.get(plan.digest)) for plan in seen]
+    if as_json:
+        emit_json({"plans": shown})
+        return
+    if not shown:
+        say("no plan was offered yet")
+    for plan in shown:
+        for line in plan["words"]:
+            say(line)
+        say(f"decision: {plan['decision']}{_by(plan)}; run: {plan['run'] or 'not joined'}; offered: {plan['offered']}")
+        if plan["decision"] == "pending" and plan["policy_passes"]:
+            say(f"to take part: fedsecure node approve {plan['digest']} --dir {folder}")
+        say()
+
+
+def _by(plan: dict[str, Any]) -> str:
+    by = f" by {plan['decided_by']}" if plan["decided_by"] else ""
+    return by + (f" ({plan['reason']})" if plan["reason"] else "")
+
+
+def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
+    from fedsecure.methods import build_method
+    from fedsecure_node.describe import describe
+
+    plan = seen.plan()
+    try:
+        words = describe(plan, judged.policy, build_method(plan), policy_fault=judged.fault)
+    except FedSecureError as error:  # a plan that this version cannot build is shown all the same
+        words = [f"plan {plan.name}, digest {seen.digest}", f"this node cannot build it: {error}"]
+    return {
+        "digest": seen.digest,
+        "name": seen.name,
+        "first_seen_ms": seen.first_seen_ms,
+        "offered": seen.offered,
+        "policy_passes": judged.passes,
+        "violations": list(judged.violations),
+        "policy_fault": judged.fault,
+        "decision": seen.decision,
+        "decided_by": seen.decided_by,
+        "decided_ms": seen.decided_ms,
+        "reason": seen.reason,
+        "run": run.state if run else None,
+        "run_reason": run.reason if run else "",
+        "words": words,
+    }
+
+
+def approve(digest: DigestArgument, folder: DirOption = Path(), as_json: JsonOption = False) -> None:
+    """Approve a plan, after the policy was asked once more."""
+    from fedsecure_node.approvals import approve as approve_plan
+    from fedsecure_node.approvals import who
+    from fedsecure_node.settings import load_settings
+    from fedsecure_node.store import Store
+
+    settings = load_settings(folder)
+    with Store(settings.store, create=False) as store:
+        seen = approve_plan(store, settings.policy, digest, by=who())
+    if as_json:
+        emit_json({"digest": seen.digest, "name": seen.name, "decision": seen.decision, "decided_by": seen.decided_by})
+        return
+    say(f"approved plan {seen.name}, digest {seen.digest}, by {seen.decided_by}")
+
+
+def refuse_plan(
+    digest: DigestArgument,
+    reason: Annotated[str, typer.Option(help="Why; the coordinator is told, so name no record.")],
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Refuse a plan, or take no further part in it."""
+    from fedsecure_node.approvals import refuse, who
+    from fedsecure_node.settings import load_settings
+    from fedsecure_node.store import Store
+
+    settings = load_settings(folder)
+    with Store(settings.store, create=False) as store:
+        seen = refuse(store, digest, reason=reason, by=who())
+    if as_json:
+        emit_json({"digest": seen.digest, "name": seen.name, "decision": seen.decision, "reason": seen.reason})
+        return
+    say(f"refused plan {seen.name}, digest {seen.digest}")

@@ -1,0 +1,153 @@
+"""``fedsecure node releases | release | refuse | preview | verify-log``: what left, what waits, and proof of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure_node.cli_options import DirOption
+
+if TYPE_CHECKING:
+    from fedsecure_node.releases import Release
+
+__all__ = ["preview", "refuse", "release", "releases", "verify_log"]
+
+IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, or at least 8 digits of its SHA-256.")]
+
+
+def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
+    """List every release, from the verified log."""
+    from fedsecure_node.releases import STATE_WORDS, fold
+
+    found = fold(_records(folder)).values()
+    if as_json:
+        emit_json({"releases": [r.to_json() for r in found]})
+        return
+    if not found:
+        say("nothing was released")
+    for item in found:
+        say(f"{item.number:>5}  {item.time[:19]}Z  {_line(item)}  {STATE_WORDS[item.state]}")
+
+
+def _line(item: Release) -> str:
+    body = item.body
+    counts = body["class_counts"]
+    images = f", {sum(counts.values())} condensed records" if counts else ""
+    return (
+        f"{body['plan']['name']} {item.key}: {body['payload']['bytes']} bytes{images}, "
+        f"guarantee {body['guarantee']['label']}, {body['payload']['sha256'][:12]}"
+    )
+
+
+def _records(folder: Path) -> Any:
+    from fedsecure_node.assemble import open_log
+    from fedsecure_node.settings import load_settings
+    from fedsecure_node.store import Store
+
+    settings = load_settings(folder)
+    with Store(settings.store, create=False) as store:
+        return open_log(store, settings).records()
+
+
+def _decide(folder: Path, text: str, *, let_go: bool, reason: str, as_json: bool) -> None:
+    from fedsecure_node.approvals import who
+    from fedsecure_node.assemble import open_log
+    from fedsecure_node.releases import decide, find_release, fold
+    from fedsecure_node.settings import load_settings
+    from fedsecure_node.store import Store
+
+    settings = load_settings(folder)
+    with Store(settings.store, create=False) as store:
+        log = open_log(store, settings)
+        found = find_release(fold(log.records()), text)
+        record = decide(log, found.number, release=let_go, by=who(), reason=reason)
+    if as_json:
+        emit_json({"release": found.number, "decision": record.kind, "by": record.body["by"], "record": record.seq})
+        return
+    say(f"release {found.number} ({found.payload[:12]}) {record.kind} by {record.body['by']}")
+
+
+def release(
+    release_id: IdArgument,
+    reason: Annotated[str, typer.Option(help="Why; kept in the log.")] = "",
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Let a held release leave."""
+    _decide(folder, release_id, let_go=True, reason=reason, as_json=as_json)
+
+
+def refuse(
+    release_id: IdArgument,
+    reason: Annotated[str, typer.Option(help="Why; kept in the log.")],
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Refuse a held release: it never leaves, and the node leaves its run."""
+    _decide(folder, release_id, let_go=False, reason=reason, as_json=as_json)
+
+
+def preview(
+    release_id: IdArgument,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")],
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a release holds: a contact sheet of condensed images (PNG) and a page (HTML)."""
+    from fedsecure.tensors import Tensors
+    from fedsecure_node.assemble import open_log
+    from fedsecure_node.files import read_digest_named
+    from fedsecure_node.preview import make_preview, write_preview
+    from fedsecure_node.releases import find_release, fold
+    from fedsecure_node.settings import load_settings
+    from fedsecure_node.store import Store
+
+    settings = load_settings(folder)
+    with Store(settings.store, create=False) as store:
+        found = find_release(fold(open_log(store, settings).records()), release_id)
+        plan = store.plans.get(found.key.plan).plan()
+        data = read_digest_named(store.runs.payload_path(found.payload), found.payload, "release")
+    cut = int(found.body["payload"]["summed_bytes"])
+    made = make_preview(found, plan, Tensors.from_bytes(data[:cut]), Tensors.from_bytes(data[cut:]))
+    written = write_preview(made, out, found.number)
+    if as_json:
+        emit_json({"release": found.number, **{kind: str(path) for kind, path in written.items()}})
+        return
+    for path in written.values():
+        say(str(path))
+
+
+def verify_log(
+    identity: Annotated[
+        Path | None, typer.Option(metavar="PUB", help="A copy of identity.pub kept elsewhere; default: the node's own.")
+    ] = None,
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Verify the release log and the bytes of every release: offline, changing nothing. DIR may also be a copied
+    store."""
+    from fedsecure.crypto.signatures import load_public_identity
+    from fedsecure_node.settings import CONFIG_NAME, load_settings
+    from fedsecure_node.verification import verify_store
+
+    if (folder / CONFIG_NAME).exists():
+        settings = load_settings(folder)
+        store, key = settings.store, identity or settings.identity.with_suffix(".pub")
+    else:
+        store, key = folder, identity or folder / "identity.pub"
+    found = verify_store(store, load_public_identity(key))
+    if as_json:
+        emit_json(
+            {
+                "ok": True,
+                "records": len(found.records),
+                "releases": len(found.releases),
+                "head": found.records[-1].hash if found.records else None,
+                "identity": found.identity,
+            }
+        )
+        return
+    say(f"{len(found.records)} records of {len(found.releases)} releases: whole, in order, signed by {found.identity}")

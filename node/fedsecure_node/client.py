@@ -1,0 +1,201 @@
+"""The node's side of the wire: every call that a coordinator offers, resumable where bytes are many."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import grpc
+
+from fedsecure import __version__
+from fedsecure.errors import RemoteProtocolError, WireError
+from fedsecure.wire.codec import PROTOCOL
+from fedsecure.wire.status import from_rpc_error
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
+from fedsecure_node.egress import Cleared
+from fedsecure_node.transfer import Backoff, await_call, check_stop
+
+__all__ = ["CHANNEL_OPTIONS", "CoordinatorClient", "Greeting"]
+
+#: A control call is answered in this time or counts as lost (seconds); a long poll has its own wait on top.
+CALL_S = 30.0
+#: A transfer may take this long, plus what its bytes take at the slowest line we plan for (seconds, bytes a second).
+TRANSFER_S = 60.0
+SLOWEST_LINE = 32 * 1024
+#: Tries of one transfer in a row without a single new byte; then the connection is made anew.
+TRIES = 4
+#: No plan list, and no chunk, comes near this size (bytes).
+MAX_MESSAGE = 32 << 20
+#: The coordinator's chunk size is taken within these bounds (bytes).
+MIN_CHUNK, MAX_CHUNK = 4096, 3 << 20
+MAX_REASON = 500
+CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the coordinator said in Hello. ``clock_ms``: its clock minus ours. Bounds are ours where its are absurd."""
+
+    federation: str
+    version: str
+    clock_ms: int
+    max_wait_ms: int
+    chunk_bytes: int
+
+
+class CoordinatorClient:
+    """Calls over one channel, for one node. Each raises ``WireError`` when the line breaks, else the
+    coordinator's error."""
+
+    def __init__(self, channel: grpc.Channel, node_id: str, stop: threading.Event) -> None:
+        self._channel = channel
+        self._stub: Any = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
+        self._node = node_id
+        self._stop = stop
+        self._chunk = 1 << 20
+
+    def close(self) -> None:
+        """Close the channel; calls in flight end."""
+        self._channel.close()
+
+    def _call(self, method: Any, request: Any, *, timeout: float = CALL_S) -> Any:
+        return await_call(method.future(request, timeout=timeout), self._stop)
+
+    def hello(self, *, federation: str, now_ms: Callable[[], int]) -> Greeting:
+        """Greet; check protocol and federation. Raises ``RemoteProtocolError`` naming which differs."""
+        sent = now_ms()
+        reply = self._call(
+            self._stub.Hello,
+            pb.HelloRequest(node_id=self._node, version=__version__, protocol=PROTOCOL, unix_ms=sent),
+        )
+        if reply.protocol != PROTOCOL:
+            raise RemoteProtocolError(
+                f"the coordinator speaks protocol {reply.protocol}, this node {PROTOCOL}",
+                hint="install versions of fedsecure that fit together",
+            )
+        if reply.federation != federation:
+            raise RemoteProtocolError(
+                f"the coordinator serves federation {reply.federation[:64]!r}, this node is of {federation!r}",
+                hint="check coordinator and federation in node.toml",
+            )
+        self._chunk = min(max(reply.chunk_bytes, MIN_CHUNK), MAX_CHUNK)
+        middle = (sent + now_ms()) // 2
+        return Greeting(
+            reply.federation,
+            reply.version[:40],
+            reply.unix_ms - middle,
+            min(max(reply.max_wait_ms, 100), 60_000),
+            self._chunk,
+        )
+
+    def list_plans(self) -> list[pb.OfferedPlan]:
+        """Plans that are open to this node, and those it takes part in."""
+        return list(self._call(self._stub.ListPlans, pb.ListPlansRequest(node_id=self._node)).plans)
+
+    def join(self, digest: str) -> int:
+        """Say that this node is ready for a plan. Returns the run's state."""
+        reply = self._call(self._stub.Join, pb.JoinRequest(node_id=self._node, plan_digest=digest))
+        return cast(int, reply.state)
+
+    def refuse(self, digest: str, reason: str) -> None:
+        """Say that this node takes no part (any more), and which rule or fault it is."""
+        self._call(
+            self._stub.Refuse, pb.RefuseRequest(node_id=self._node, plan_digest=digest, reason=reason[:MAX_REASON])
+        )
+
+    def next_work(self, digests: list[str], wait_ms: int, wake: Callable[[], bool]) -> pb.NextWorkReply | None:
+        """Ask what to do; waits at most ``wait_ms``. ``None`` when ``wake`` said that something changed here first."""
+        request = pb.NextWorkRequest(node_id=self._node, wait_ms=wait_ms, plan_digests=digests)
+        call = self._stub.NextWork.future(request, timeout=CALL_S + wait_ms / 1000)
+        return cast("pb.NextWorkReply | None", await_call(call, self._stop, wake))
+
+    def download(self, digest: str, size: int) -> bytes:
+        """A broadcast of ``size`` bytes; after a break it goes on where it stopped. Its digest is the
+        caller's to check."""
+        held = bytearray()
+        backoff, tries = Backoff(self._stop), 0
+        while len(held) < size:
+            before = len(held)
+            try:
+                self._download_from(digest, size, held)
+            except WireError:
+                tries = tries + 1 if len(held) == before else 1
+                if tries >= TRIES:
+                    raise
+                backoff.wait()
+        return bytes(held)
+
+    def _download_from(self, digest: str, size: int, held: bytearray) -> None:
+        request = pb.DownloadRequest(node_id=self._node, digest=digest, offset=len(held))
+        call = self._stub.Download(request, timeout=TRANSFER_S + size / SLOWEST_LINE)
+        try:
+            for chunk in call:
+                check_stop(self._stop)
+                held += chunk.data
+                if len(held) > size:
+                    raise RemoteProtocolError(f"broadcast {digest[:12]}: more bytes came than were announced ({size})")
+        except grpc.RpcError as error:
+            check_stop(self._stop)
+            raise from_rpc_error(error) from None
+        finally:
+            call.cancel()
+        if len(held) < size:
+            raise WireError(
+                f"broadcast {digest[:12]}: ended after {len(held)} of {size} bytes", hint="it is tried again"
+            )
+
+    def upload(self, cleared: Cleared) -> None:
+        """Send a cleared release from where the coordinator's copy ends; returns when all of it is acknowledged."""
+        size = len(cleared.payload.data)
+        backoff, tries, known = Backoff(self._stop), 0, -1
+        while True:
+            try:
+                at = self._stored(cleared.key, size)
+                if at is None:
+                    return
+                if at > known:
+                    tries, known = 0, at
+                if self._upload_from(cleared, at):
+                    return
+                failed = WireError("the coordinator did not take the whole release", hint="it is tried again")
+            except WireError as error:
+                failed = error
+            tries += 1
+            if tries >= TRIES:
+                raise failed
+            backoff.wait()
+
+    def _stored(self, key: pb.UploadKey, size: int) -> int | None:
+        """How many bytes of a release the coordinator has; ``None`` when it has acknowledged all of them."""
+        reply = self._call(self._stub.UploadOffset, pb.UploadOffsetRequest(key=key))
+        if reply.complete:
+            return None
+        if reply.offset > size:
+            raise RemoteProtocolError(f"the coordinator claims {reply.offset} bytes of a release of {size}")
+        return int(reply.offset)
+
+    def _upload_from(self, cleared: Cleared, offset: int) -> bool:
+        data = cleared.payload.data
+
+        def messages() -> Iterator[pb.UploadMessage]:
+            yield pb.UploadMessage(header=pb.UploadHeader(key=cleared.key, offset=offset))
+            for at in range(offset, len(data), self._chunk):
+                if self._stop.is_set():
+                    return
+                yield pb.UploadMessage(data=data[at : at + self._chunk])
+
+        timeout = TRANSFER_S + len(data) / SLOWEST_LINE
+        reply: Any = await_call(self._stub.Upload.future(messages(), timeout=timeout), self._stop)
+        return bool(reply.complete)
+
+    def __repr__(self) -> str:
+        return f"CoordinatorClient({self._node})"

@@ -1,0 +1,190 @@
+"""The node daemon: dial out, tend plans, answer exchanges, until told to stop. One loop, no inbound port."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from fedsecure.errors import (
+    CertificateError,
+    ConfigError,
+    ReleaseLogError,
+    RunAborted,
+    WireError,
+)
+from fedsecure.method import Cancelled
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.connect import Link
+from fedsecure_node.egress import Gate
+from fedsecure_node.plandesk import PlanDesk
+from fedsecure_node.progress import Reporter
+from fedsecure_node.store import Store, now_ms
+from fedsecure_node.transfer import Backoff
+from fedsecure_node.work import ExchangeDesk, Outcome, as_error
+
+__all__ = ["Connect", "Desks", "NodeDaemon", "stop_on_signals"]
+
+Connect = Callable[[threading.Event], Link]
+
+#: How often the list of offered plans is asked for while nothing else happens (milliseconds).
+LIST_MS = 2_000
+#: Pause after an exchange that cannot go on yet: held, or late (seconds).
+PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Desks:
+    """What the loop works with."""
+
+    store: Store
+    gate: Gate
+    plans: PlanDesk
+    exchanges: ExchangeDesk
+
+
+class NodeDaemon:
+    """Runs until stopped or, with ``exit_when_done``, until every run that this node joined has ended."""
+
+    def __init__(
+        self, desks: Desks, connect: Connect, reporter: Reporter, stop: threading.Event, *, exit_when_done: bool
+    ) -> None:
+        self._desks = desks
+        self._connect = connect
+        self._reporter = reporter
+        self._stop = stop
+        self._exit_when_done = exit_when_done
+        self._aborted: RunAborted | None = None
+        self._version = -1
+
+    def run(self) -> None:
+        """Serve. Returns after an orderly stop; raises what cannot be mended by trying again, or, with
+        ``exit_when_done``, the reason for which a run did not complete."""
+        backoff = Backoff(self._stop)
+        try:
+            while not self._stop.is_set():
+                try:
+                    link = self._connect(self._stop)
+                except WireError as error:
+                    self._reporter.say("unreachable", f"coordinator: {error}; trying again")
+                    backoff.wait()
+                    continue
+                if self._serve(link, backoff):
+                    break
+        except Cancelled:
+            pass
+        self._reporter.say("stopped", "the node stops")
+        if not self._stop.is_set():
+            self._raise_outcome()
+
+    def _serve(self, link: Link, backoff: Backoff) -> bool:
+        """Serve over one connection. True when all is done, False when the connection broke."""
+        self._reporter.say("connected", f"connected to {link.destination.address} ({link.destination.certificate})")
+        try:
+            while not self._stop.is_set():
+                self._desks.plans.tend(link)
+                if self._all_done():
+                    return True
+                self._take_work(link)
+                backoff.reset()
+        except WireError as error:
+            self._reporter.say("disconnected", f"coordinator: {error}; connecting again")
+            backoff.wait()
+        finally:
+            link.client.close()
+        return False
+
+    def _take_work(self, link: Link) -> None:
+        active = self._desks.store.runs.active()
+        if not active:
+            self._pause(LIST_MS / 1000)
+            return
+        self._version = self._desks.store.database.version()
+        reply = link.client.next_work(active, min(LIST_MS, link.max_wait_ms), self._changed)
+        if reply is None or reply.WhichOneof("work") in (None, "nothing"):
+            return
+        if reply.HasField("ended"):
+            self._end(reply.ended)
+            return
+        self._answer(reply.exchange, link)
+
+    def _answer(self, work: pb.Exchange, link: Link) -> None:
+        desks = self._desks
+        try:
+            outcome = desks.exchanges.answer(work, link)
+        except (WireError, Cancelled, CertificateError, ReleaseLogError, ConfigError):
+            raise
+        except Exception as error:
+            stage = f"round {work.round + 1}, exchange {work.exchange[:40]}"
+            desks.plans.leave(work.plan_digest, as_error(error), stage, link)
+            self._close_releases(work.plan_digest, "the node left the run")
+            self._pause(PAUSE_S)
+            return
+        if outcome is not Outcome.SENT:
+            self._pause(PAUSE_S)
+
+    def _end(self, ended: pb.Ended) -> None:
+        store = self._desks.store
+        completed = ended.state == pb.RUN_STATE_COMPLETED
+        error = RunAborted(f"plan {ended.plan_digest[:12]}: aborted: {ended.reason[:300] or 'no reason given'}")
+        store.runs.end(
+            ended.plan_digest,
+            "completed" if completed else "aborted",
+            ended.reason[:300],
+            0 if completed else error.exit_code,
+            now_ms(),
+        )
+        self._close_releases(ended.plan_digest, "the run is over")
+        if not completed:
+            self._aborted = error
+        text = f"plan {ended.plan_digest[:12]}: completed" if completed else str(error)
+        self._reporter.say("ended", text, plan=ended.plan_digest, completed=completed)
+
+    def _close_releases(self, digest: str, reason: str) -> None:
+        for release in self._desks.gate.open_releases(digest):
+            self._desks.gate.close(release, reason)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait a little; shorter when a verb changed the store or the daemon is asked to stop."""
+        version = self._desks.store.database.version()
+        for _ in range(max(int(seconds / 0.2), 1)):
+            if self._stop.wait(0.2) or self._desks.store.database.version() != version:
+                return
+
+    def _changed(self) -> bool:
+        return self._desks.store.database.version() != self._version
+
+    def _all_done(self) -> bool:
+        if not self._exit_when_done:
+            return False
+        desks = self._desks
+        if desks.store.runs.active() or desks.plans.waiting:
+            return False
+        return bool(desks.store.runs.all() or desks.plans.failures)
+
+    def _raise_outcome(self) -> None:
+        for error in self._desks.plans.failures.values():
+            raise error
+        if self._aborted is not None:
+            raise self._aborted
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set ``stop``; outside the main thread nothing is installed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

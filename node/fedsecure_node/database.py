@@ -1,0 +1,139 @@
+"""The node's SQLite file: its tables, durable transactions, and one clear line for every way it can fail."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fedsecure.errors import ConfigError
+from fedsecure_node.files import FILE_MODE
+
+__all__ = ["Database"]
+
+#: Version of the tables below; a store of another version is refused, not guessed at.
+FORMAT = 1
+#: How long a verb waits for another process's write before it says that the store is busy (seconds).
+BUSY_S = 10.0
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS plans (
+  digest TEXT PRIMARY KEY, canonical BLOB NOT NULL, name TEXT NOT NULL, first_seen_ms INTEGER NOT NULL,
+  violations TEXT NOT NULL DEFAULT '[]', policy_fault TEXT NOT NULL DEFAULT '', checked_ms INTEGER NOT NULL DEFAULT 0,
+  offered TEXT NOT NULL DEFAULT '', refusal_told TEXT NOT NULL DEFAULT '',
+  decision TEXT NOT NULL DEFAULT 'pending' CHECK (decision IN ('pending', 'approved', 'refused')),
+  decided_by TEXT NOT NULL DEFAULT '', decided_ms INTEGER, reason TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE TABLE IF NOT EXISTS runs (
+  digest TEXT PRIMARY KEY REFERENCES plans (digest), joined_ms INTEGER NOT NULL, seed INTEGER NOT NULL,
+  local TEXT NOT NULL DEFAULT '', state TEXT NOT NULL DEFAULT 'active', reason TEXT NOT NULL DEFAULT '',
+  exit_code INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER
+) STRICT;
+CREATE TABLE IF NOT EXISTS exchanges (
+  digest TEXT NOT NULL REFERENCES runs (digest),
+  round INTEGER NOT NULL, step INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  exchange TEXT NOT NULL, broadcast TEXT NOT NULL, payload TEXT NOT NULL, summed_bytes INTEGER NOT NULL,
+  released_bytes INTEGER NOT NULL, local_before TEXT NOT NULL, local_after TEXT NOT NULL, computed_ms INTEGER NOT NULL,
+  PRIMARY KEY (digest, round, step, attempt)
+) STRICT;
+"""
+
+
+class Database:
+    """One connection: WAL, ``synchronous=FULL``, explicit transactions. Parameters only, never text put together."""
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+        """Open or create ``path`` (mode 0600). Raises ``ConfigError`` when it is absent, damaged or of
+        another version."""
+        self.path = path
+        self._read_only = read_only
+        if not path.exists():
+            if not create or read_only:
+                raise ConfigError(f"{path}: no such store", hint="start the node once, or check --dir")
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE))
+        try:
+            self._connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}",
+                uri=True,
+                isolation_level=None,
+                timeout=BUSY_S,
+                check_same_thread=False,
+            )
+            self._connection.row_factory = sqlite3.Row
+            if not read_only:
+                self._prepare()
+        except sqlite3.Error as error:
+            with suppress(AttributeError):
+                self._connection.close()
+            raise self._fault(error) from None
+
+    def _prepare(self) -> None:
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.execute("PRAGMA foreign_keys=ON")
+        self._connection.executescript(_TABLES)
+        row = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+        if row is None:
+            self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
+        elif row["value"] != str(FORMAT):
+            self._connection.close()
+            raise ConfigError(
+                f"{self.path}: is a store of format {row['value']}, this version knows format {FORMAT}",
+                hint="run the version of fedsecure that wrote it, or start with an empty store folder",
+            )
+
+    def _fault(self, error: sqlite3.Error) -> ConfigError:
+        if "locked" in str(error) or "busy" in str(error):
+            return ConfigError(f"{self.path}: busy for {BUSY_S:g} s", hint="another command holds it; try again")
+        return ConfigError(
+            f"{self.path}: cannot be used: {error}", hint="check the disk; restore the store from a backup"
+        )
+
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
+        """All rows of a query."""
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._fault(error) from None
+
+    def row(self, sql: str, values: tuple[Any, ...] = ()) -> sqlite3.Row | None:
+        """The first row of a query, or ``None``."""
+        found = self.rows(sql, values)
+        return found[0] if found else None
+
+    def write(self, sql: str, values: tuple[Any, ...] = ()) -> int:
+        """One statement; on the disk when this returns. Returns the number of rows changed."""
+        try:
+            return self._connection.execute(sql, values).rowcount
+        except sqlite3.Error as error:
+            raise self._fault(error) from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several statements as one: all on the disk when the block ends, or none."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self._fault(error) from None
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise self._fault(error) from None
+            raise
+
+    def version(self) -> int:
+        """A number that changes when another connection wrote: how a daemon notices a verb."""
+        row = self.row("PRAGMA data_version")
+        return int(row[0]) if row else 0
+
+    def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        self._connection.close()

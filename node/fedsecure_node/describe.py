@@ -1,0 +1,149 @@
+"""A plan in words: what would be computed, what would leave, how much of it, and what the policy says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedsecure.method import Axis, Method, TensorSpec
+from fedsecure.plan import Plan
+from fedsecure.plan.methods import CondensationSettings, FedAvgSettings
+from fedsecure.plan.task import ImageTask
+from fedsecure.policy import Policy
+from fedsecure_node.records import learns
+
+__all__ = ["describe", "human_bytes"]
+
+#: What each departure towards the papers' settings costs, in words.
+_COSTS = {
+    "init": "images start from real records, whose traces can stay visible in what leaves",
+    "real_means": "records are asked anew at every step, not once a network: the answers teach more",
+    "min_count": "classes of fewer records take part: each record weighs more",
+    "ipc": "more images leave for each class",
+    "logit_clip": "another bound on what one record adds to the mean logits",
+    "resample": "another number of networks through which the records are seen",
+    "resample_interval": "another number of networks through which the records are seen",
+}
+
+
+def human_bytes(count: int) -> str:
+    """A size in words: ``812 B``, ``3.4 KiB``, ``12.0 MiB``."""
+    if count < 1024:
+        return f"{count} B"
+    power = min(int(math.log(count, 1024)), 4)
+    return f"{count / 1024**power:.1f} {'KMGT'[power - 1]}iB"
+
+
+def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault: str = "") -> list[str]:
+    """Lines for a privacy officer. ``policy`` is ``None`` when there is no usable one, and ``policy_fault`` says
+    why."""
+    return [
+        f"plan {plan.name}, digest {plan.digest()}",
+        *_what(plan),
+        *_computed(plan),
+        *_leaves(plan, method),
+        *_preset(plan),
+        *_verdict(plan, policy, policy_fault),
+    ]
+
+
+def _what(plan: Plan) -> Iterator[str]:
+    task = plan.task
+    if isinstance(task, ImageTask):
+        channels, height, width = task.shape
+        yield f"records: images of {height} x {width} pixels, {channels} channel{'s' * (channels > 1)}"
+    else:
+        yield f"records: rows of {len(task.columns)} columns ({', '.join(c.name for c in task.columns[:12])})"
+    yield f"classes ({len(task.classes)}): {', '.join(task.classes[:20])}{' …' if len(task.classes) > 20 else ''}"
+    named = f": {', '.join(plan.cohort.nodes)}" if plan.cohort.nodes else " (any enrolled node that approves)"
+    yield f"cohort: at least {plan.cohort.min_nodes} nodes a round{named}"
+    yield f"rounds: {plan.rounds}, model: {plan.model.name}, method: {plan.method.name}"
+
+
+def _computed(plan: Plan) -> Iterator[str]:
+    method = plan.method
+    if isinstance(method, CondensationSettings):
+        kind = "images" if isinstance(plan.task, ImageTask) else "rows"
+        averages = f"averages of {method.init_n} real records"
+        start = {"noise": "noise", "avg": averages, "real": "real records"}[method.init]
+        yield (
+            f"computed here each round: {method.ipc} condensed {kind} for each class of at least {method.min_count} "
+            f"records, in {method.steps} steps, starting from {start}"
+        )
+    elif isinstance(method, FedAvgSettings):
+        length = f"{method.local_epochs} epochs" if method.local_epochs else f"{method.local_steps} steps"
+        yield f"computed here each round: the model is trained on the records for {length}"
+    if plan.randomness == "plan":
+        yield "randomness: from the plan, so the coordinator knows every draw that this node makes"
+    else:
+        yield "randomness: private to this node"
+
+
+def _leaves(plan: Plan, method: Method) -> Iterator[str]:
+    most = 0
+    for exchange in method.exchanges:
+        schema = method.schema(exchange)
+        most += schema.max_nbytes
+        yield f"leaves each round, exchange {exchange!r} (at most {human_bytes(schema.max_nbytes)}):"
+        halves = [("summed", s) for s in schema.summed] + [("released", s) for s in schema.released]
+        yield from (f"  - {_tensor(spec)}" for _, spec in halves[:40])
+        if len(halves) > 40:
+            rest = sum(s.max_nbytes for _, s in halves[40:])
+            yield f"  - and {len(halves) - 40} more tensors (at most {human_bytes(rest)})"
+        yield from (f"  what the coordinator learns: {line}" for line in _gist(learns(schema)))
+    yield f"leaves in the whole run: at most {human_bytes(most * plan.rounds)} of tensors"
+    yield "guarantee: none - nothing is proven about what the released tensors tell of a single record"
+
+
+def _gist(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= 8 else [*lines[:8], f"and the same of {len(lines) - 8} more tensors"]
+
+
+def _tensor(spec: TensorSpec) -> str:
+    lengths = [f"up to {d.high}" if isinstance(d, Axis) else str(d) for d in spec.shape]
+    size = " x ".join(lengths) or "one number"
+    return f"{spec.name}: {spec.what} ({np.dtype(spec.dtype).name}, {size}, at most {human_bytes(spec.max_nbytes)})"
+
+
+def _preset(plan: Plan) -> Iterator[str]:
+    if plan.preset == "paper":
+        yield "preset: paper - the papers' settings, made for accuracy; they let more be learned of single records"
+    else:
+        yield "preset: protective - settings chosen so that less can be learned of single records"
+    departures = plan.departures()
+    if not departures:
+        yield "departures from the preset: none"
+    for line in departures:
+        cost = _COSTS.get(line.split(" = ", 1)[0], "")
+        yield f"departure: {line}" + (f" - {cost}" if cost else "")
+
+
+def _verdict(plan: Plan, policy: Policy | None, fault: str) -> Iterator[str]:
+    if policy is None:
+        yield f"policy: NO - {fault or 'there is no policy'}; nothing is allowed"
+        return
+    broken = {line.split(":", 1)[0]: line for line in policy.violations(plan)}
+    yield f"policy: {'NO' if broken else 'yes'}, rule by rule:"
+    for rule in _rules(plan):
+        yield f"  - NO  {broken[rule]}" if rule in broken else f"  - yes {rule}"
+    for rule, line in broken.items():
+        if rule not in _rules(plan):
+            yield f"  - NO  {line}"
+    hold = "every release waits for a person" if policy.release.hold else "releases leave without waiting for a person"
+    yield (
+        f"at the gate: at most {human_bytes(policy.release.max_bytes)} a release, "
+        f"{human_bytes(policy.release.max_bytes_per_run)} a run; {hold}"
+    )
+
+
+def _rules(plan: Plan) -> list[str]:
+    rules = ["plans.methods", "plans.max_rounds", "plans.min_nodes", "plans.shared_randomness"]
+    if isinstance(plan.method, CondensationSettings):
+        rules += [
+            f"condensation.{r}"
+            for r in ("init", "max_ipc", "min_records_per_class", "group_rule", "fresh_queries", "max_logit_clip")
+            if r != "max_logit_clip" or plan.method.name == "fedaf"
+        ]
+    return rules

@@ -1,0 +1,215 @@
+"""The gate: the only way from the node to the wire. Check, log, hold if the institution says so, then send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from fedsecure.errors import DataError, PolicyError
+from fedsecure.method import Contribution, Method
+from fedsecure.plan import Plan
+from fedsecure.plan.methods import CondensationSettings
+from fedsecure.policy import Policy
+from fedsecure.tensors import Array
+from fedsecure.wire.codec import Payload, decode_payload, upload_key
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.guarantee import NONE
+from fedsecure_node.institution import CurrentPolicy
+from fedsecure_node.records import Destination, class_counts, release_body
+from fedsecure_node.releaselog import ReleaseLog
+from fedsecure_node.releases import Release, fold, note
+from fedsecure_node.runbook import ExchangeKey, Finished
+from fedsecure_node.store import Store
+
+__all__ = ["NOT_AUDITED", "Cleared", "Gate", "Uplink", "check_contribution"]
+
+#: What the log says of the membership audit until one was made.
+NOT_AUDITED = "not audited"
+_KEY = object()
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """A release that may be sent. Only ``Gate`` makes one, after checks and log: what an uplink takes is this."""
+
+    number: int
+    key: pb.UploadKey
+    payload: Payload = field(repr=False)
+    _made_by: object = field(repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self._made_by is not _KEY:
+            raise TypeError("a cleared release comes from the gate alone")
+
+
+class Uplink(Protocol):
+    """How cleared bytes reach the coordinator."""
+
+    def upload(self, cleared: Cleared) -> None:
+        """Send, resuming where the coordinator's copy ends; returns when it acknowledged all of it."""
+        ...
+
+
+def check_contribution(
+    plan: Plan, method: Method, key: pb.UploadKey, payload: Payload, counts: Array, policy: Policy, sent_before: int
+) -> Contribution:
+    """Everything that must hold before bytes may be logged as a release, checked on the exact bytes.
+
+    ``counts``: the node's own records per class, int64 (num_classes,). ``sent_before``: bytes already released in
+    this run. Raises ``DataError`` naming the tensor, ``PolicyError`` naming the rule; then nothing is logged or sent.
+    """
+    policy.check_plan(plan)
+    contribution = decode_payload(payload.data, key, method.schema(key.exchange))
+    size = len(payload.data)
+    if size > policy.release.max_bytes:
+        raise PolicyError(
+            f"release.max_bytes: this release has {size} bytes (allowed: <= {policy.release.max_bytes})",
+            hint="a smaller model or fewer images, or another limit in policy.toml",
+        )
+    if sent_before + size > policy.release.max_bytes_per_run:
+        raise PolicyError(
+            f"release.max_bytes_per_run: {sent_before} bytes left before, this release has {size}"
+            f" (allowed: <= {policy.release.max_bytes_per_run} together)",
+            hint="fewer rounds, or another limit in policy.toml",
+        )
+    if isinstance(plan.method, CondensationSettings):
+        _check_condensed(plan, contribution, counts, policy)
+    _check_logits(contribution, policy)
+    return contribution
+
+
+def _check_condensed(plan: Plan, contribution: Contribution, counts: Array, policy: Policy) -> None:
+    """Images per class, and that classes below the floor of records show nowhere."""
+    assert isinstance(plan.method, CondensationSettings)
+    classes = plan.task.classes
+    floor = max(policy.condensation.min_records_per_class, plan.method.min_count)
+    most = min(policy.condensation.max_ipc, plan.method.ipc)
+    images = class_counts(contribution.released, classes)
+    if images is None and len(contribution.released):
+        name = next(iter(contribution.released))
+        raise DataError(f"tensor {name}: released without labels, so images per class cannot be checked")
+    for index, (name, count) in enumerate((images or {}).items()):
+        if count > most:
+            raise PolicyError(f"condensation.max_ipc: {count} images of class {name!r} (allowed: <= {most})")
+        if count and counts[index] < floor:
+            raise PolicyError(
+                f"condensation.min_records_per_class: class {name!r} is below the floor of {floor} records"
+            )
+    below = np.flatnonzero(counts < floor)
+    for tensor, array in contribution.summed.items():
+        if array.ndim and array.shape[0] == len(classes) and np.any(array[below]):
+            first = next(i for i in below if np.any(array[i]))
+            raise PolicyError(
+                f"condensation.min_records_per_class: tensor {tensor} speaks of class {classes[first]!r},"
+                f" which is below the floor of {floor} records"
+            )
+
+
+def _check_logits(contribution: Contribution, policy: Policy) -> None:
+    """``broadcast.max_abs_logit``, on the mean logits that the broadcast model gave on local records."""
+    bound = policy.broadcast.max_abs_logit
+    for tensors in (contribution.summed, contribution.released):
+        weight = tensors.get("class_weight")  # sums are weighted by it, means are what is bounded
+        for name, array in tensors.items():
+            if "logit" not in name or array.dtype.kind != "f" or not array.size:
+                continue
+            rows = array.ndim and weight is not None and weight.shape == array.shape[:1]
+            most = np.abs(array / np.maximum(weight, 1)[:, None] if rows and weight is not None else array).max()
+            if not float(most) <= bound:
+                raise PolicyError(
+                    f"broadcast.max_abs_logit: tensor {name} passes {bound:g} on local records",
+                    hint="a model of such outputs can be built to single a record out; nothing was sent",
+                )
+
+
+class Gate:
+    """Holds the log and is asked for everything that would leave."""
+
+    def __init__(self, store: Store, log: ReleaseLog, *, node_id: str, hold: bool) -> None:
+        self._store = store
+        self._log = log
+        self._node = node_id
+        self._hold = hold
+
+    def check(
+        self, plan: Plan, method: Method, key: ExchangeKey, payload: Payload, counts: Array, policy: Policy
+    ) -> Contribution:
+        """``check_contribution`` with what this run already released. Raises as it does; logs and sends nothing."""
+        return check_contribution(
+            plan, method, self.upload_key(key, payload), payload, counts, policy, self._sent_before(key)
+        )
+
+    def log(
+        self,
+        plan: Plan,
+        method: Method,
+        finished: Finished,
+        payload: Payload,
+        contribution: Contribution,
+        policy: CurrentPolicy,
+        destination: Destination,
+    ) -> Release:
+        """Put a checked contribution into the log, once; and hold it when the institution says so."""
+        key = finished.key
+        release = self.find(key)
+        if release is None:
+            self._store.keep_policy(policy.digest, policy.text)
+            body = release_body(
+                plan, key, payload, contribution, method.schema(key.exchange),
+                destination=destination, policy_digest=policy.digest, guarantee=NONE, audit=NOT_AUDITED,
+            )  # fmt: skip
+            record = self._log.append("release", body, only_if=lambda _: None)
+            release = fold([record])[record.seq]
+        if release.state == "logged" and (self._hold or policy.policy.release.hold):
+            why = "the policy's release.hold" if policy.policy.release.hold else "the daemon's --hold"
+            note(self._log, release.number, "held", {"reason": why})
+        found = self.find(key)
+        assert found is not None
+        return found
+
+    def find(self, key: ExchangeKey) -> Release | None:
+        """The release of a contribution, as the log tells it now."""
+        found = [r for r in fold(self._log.records()).values() if r.key == key]
+        return found[-1] if found else None
+
+    def send(self, release: Release, payload: Payload, uplink: Uplink) -> None:
+        """Send a release that is logged and not held; the log says so before the first byte, and when it arrived."""
+        if payload.digest() != release.payload:
+            raise DataError(f"release {release.number}: its bytes are not those in the log; nothing was sent")
+        if release.state != "sending":
+            note(self._log, release.number, "sending")  # refused by the log when it is held or refused
+        uplink.upload(Cleared(release.number, self.upload_key(release.key, payload), payload, _KEY))
+        note(self._log, release.number, "acknowledged")
+
+    def close(self, release: Release, reason: str) -> None:
+        """Note that a release will not be sent (any more), because its exchange is over."""
+        if release.state in ("logged", "held", "cleared", "sending"):
+            note(self._log, release.number, "lapsed" if release.state == "sending" else "unsent", {"reason": reason})
+
+    def open_releases(self, plan_digest: str) -> list[Release]:
+        """Releases of a run whose fate is not known yet."""
+        return [
+            r
+            for r in fold(self._log.records()).values()
+            if r.key.plan == plan_digest and r.state in ("logged", "held", "cleared", "sending")
+        ]
+
+    def upload_key(self, key: ExchangeKey, payload: Payload) -> pb.UploadKey:
+        """The message that names a contribution on the wire."""
+        return upload_key(
+            payload,
+            node_id=self._node,
+            plan_digest=key.plan,
+            round_=key.round,
+            attempt=key.attempt,
+            exchange=key.exchange,
+        )
+
+    def _sent_before(self, key: ExchangeKey) -> int:
+        return sum(
+            int(r.body["payload"]["bytes"])
+            for r in fold(self._log.records()).values()
+            if r.key.plan == key.plan and r.key != key and r.state not in ("refused", "unsent")
+        )

@@ -1,0 +1,123 @@
+"""``node init`` and ``node check``: the first files of a node, and whether all is in order before it runs."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+
+from fedsecure.config import validate
+from fedsecure.crypto.enrolment import Enrolment, create_identity
+from fedsecure.crypto.keyfiles import write_public
+from fedsecure.crypto.signatures import load_identity
+from fedsecure.errors import ConfigError, FedSecureError
+from fedsecure.plan import load_plan
+from fedsecure.wire.credentials import own_identity
+from fedsecure_node.connect import tls_files
+from fedsecure_node.describe import human_bytes
+from fedsecure_node.institution import read_policy
+from fedsecure_node.settings import CONFIG_NAME, NodeSettings, load_settings
+
+__all__ = ["Finding", "check_node", "example", "init_node"]
+
+
+def example(name: str) -> str:
+    """The text of a packaged example, ``node.example.toml`` or ``policy.example.toml``."""
+    return (resources.files("fedsecure_node") / "examples" / name).read_text(encoding="utf-8")
+
+
+def init_node(folder: Path, *, node: str, federation: str, coordinator: str) -> Enrolment:
+    """Make the keys, the request, ``node.toml`` and ``policy.example.toml`` in ``folder``. Overwrites nothing.
+
+    Raises ``ConfigError`` for malformed names or a ``node.toml`` that is there, ``CertificateError`` for keys that are.
+    """
+    config = folder / CONFIG_NAME
+    if config.exists() or config.is_symlink():
+        raise ConfigError(f"{config}: exists already", hint="use another --dir, or move the old node away")
+    text = example("node.example.toml")
+    for key, value in (("node", node), ("federation", federation), ("coordinator", coordinator)):
+        text = _set(text, key, value)
+    validate(NodeSettings, tomllib.loads(text), "node init")
+    made = create_identity(folder, federation=federation, role="node", name=node)
+    write_public(config, text.encode())
+    write_public(folder / "policy.example.toml", example("policy.example.toml").encode())
+    return made
+
+
+def _set(text: str, key: str, value: str) -> str:
+    lines = text.split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{key} = "))
+    lines[at] = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was checked: what, a line about it, and the error if it is not in order."""
+
+    what: str
+    line: str
+    error: FedSecureError | None
+
+
+def check_node(folder: Path, plan_file: Path | None) -> list[Finding]:
+    """Check configuration, keys, certificate and policy, and with a plan file the records against it."""
+    try:
+        settings = load_settings(folder)
+    except FedSecureError as error:
+        return [Finding("configuration", str(error), error)]
+    findings = [Finding("configuration", f"node {settings.node} of {settings.federation}", None)]
+    return findings + [_try(what, check) for what, check in _checks(settings, plan_file)]
+
+
+def _try(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, check(), None)
+    except FedSecureError as error:
+        return Finding(what, str(error), error)
+
+
+def _checks(settings: NodeSettings, plan_file: Path | None) -> Iterator[tuple[str, Callable[[], str]]]:
+    yield "identity key", lambda: load_identity(settings.identity).fingerprint
+    yield "certificate", lambda: _certificate(settings)
+    yield "policy", lambda: _policy(settings)
+    if plan_file is not None:
+        yield "plan and policy", lambda: _plan(settings, plan_file)
+        yield "records", lambda: _records(settings, plan_file)
+
+
+def _certificate(settings: NodeSettings) -> str:
+    own = own_identity(tls_files(settings), now=datetime.now(UTC), roles=("node",))
+    if (own.federation, own.name) != (settings.federation, settings.node):
+        raise ConfigError(
+            f"the certificate is that of node {own.name} of {own.federation}, node.toml says {settings.node} of "
+            f"{settings.federation}",
+            hint="correct node.toml, or enrol this node",
+        )
+    return f"{own.fingerprint}, valid until {own.not_after:%Y-%m-%d}"
+
+
+def _policy(settings: NodeSettings) -> str:
+    policy = read_policy(settings.policy).policy
+    methods = ", ".join(policy.plans.methods) or "no method"
+    most = human_bytes(policy.release.max_bytes)
+    return f"allows {methods}; approval: {policy.plans.approval}; at most {most} a release"
+
+
+def _plan(settings: NodeSettings, plan_file: Path) -> str:
+    plan, _ = load_plan(plan_file)
+    read_policy(settings.policy).policy.check_plan(plan)
+    return f"the policy allows plan {plan.name} ({plan.digest()[:12]})"
+
+
+def _records(settings: NodeSettings, plan_file: Path) -> str:
+    from fedsecure_node.localdata import LocalData
+
+    plan, _ = load_plan(plan_file)
+    lines: list[str] = []
+    LocalData(settings.data, lines.extend)(plan)
+    return "; ".join(lines)

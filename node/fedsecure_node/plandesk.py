@@ -1,0 +1,147 @@
+"""Offered plans, one after the other: the policy's verdict, the institution's decision, the records, then Join or
+Refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from fedsecure.errors import ConfigError, FedSecureError, PolicyError, RemoteProtocolError
+from fedsecure.plan import Plan
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.approvals import Verdict, consider, standing
+from fedsecure_node.connect import Link
+from fedsecure_node.localdata import LoadData
+from fedsecure_node.planbook import SeenPlan
+from fedsecure_node.progress import Reporter
+from fedsecure_node.reasons import public_reason
+from fedsecure_node.runbook import Run
+from fedsecure_node.store import Store, now_ms
+from fedsecure_node.work import as_error
+
+__all__ = ["PlanDesk"]
+
+_OPEN = (pb.RUN_STATE_JOINING, pb.RUN_STATE_RUNNING)
+Standing = Literal["go", "wait", "no", "over"]
+
+
+class PlanDesk:
+    """Keeps the runs of this node in line with what was offered and what the institution wants."""
+
+    def __init__(
+        self, store: Store, reporter: Reporter, *, node_id: str, policy_path: Path, load_data: LoadData
+    ) -> None:
+        self._store = store
+        self._reporter = reporter
+        self._node = node_id
+        self._policy_path = policy_path
+        self._load = load_data
+        self._told: dict[str, str] = {}
+        self._unfit: dict[str, int | None] = {}
+        #: Why plans were refused or left while this daemon runs, by digest.
+        self.failures: dict[str, FedSecureError] = {}
+        #: Plans that wait for a person.
+        self.waiting: set[str] = set()
+
+    def tend(self, link: Link) -> None:
+        """Go through the offered plans once."""
+        self.waiting.clear()
+        for offered in link.client.list_plans():
+            if offered.state in _OPEN:
+                self._tend_one(offered, link)
+
+    def leave(self, digest: str, error: FedSecureError, stage: str, link: Link) -> None:
+        """Take no further part in a run: it ends here, the coordinator is told the rule or stage, never data."""
+        self.failures[digest] = error
+        self._store.runs.end(digest, "left", str(error), error.exit_code, now_ms())
+        self._reporter.say("left", f"plan {digest[:12]}: {error}", plan=digest, error=type(error).__name__)
+        self._refuse(digest, public_reason(error, stage), link)
+
+    def _tend_one(self, offered: pb.OfferedPlan, link: Link) -> None:
+        seen = self._record(offered, link)
+        if seen is None:
+            return
+        seen, judged = consider(self._store, seen, self._policy_path)
+        run = self._store.runs.find(seen.digest)
+        stand = standing(seen, judged)
+        if stand == "no":
+            self._say_no(seen, judged, run, link)
+        elif stand == "wait":
+            self.waiting.add(seen.digest)
+            self._once(
+                seen.digest, "waits", f"plan {seen.name} waits for approval: fedsecure node approve {seen.digest}"
+            )
+        elif run is not None and run.state == "active" and offered.joined:
+            return
+        elif not self._is_over(seen, run):
+            self._join(seen, run, link)
+
+    def _record(self, offered: pb.OfferedPlan, link: Link) -> SeenPlan | None:
+        try:
+            plan = Plan.from_wire(offered.canonical, offered.digest)
+        except (ConfigError, RemoteProtocolError) as error:
+            self.failures[offered.digest] = error
+            if self._once(offered.digest, "unreadable", f"plan {offered.digest[:12]} is refused: {error}"):
+                link.client.refuse(offered.digest, "this node cannot read the plan: versions of fedsecure may differ")
+            return None
+        state = pb.RunState.Name(offered.state).removeprefix("RUN_STATE_").lower()
+        known = offered.digest in {p.digest for p in self._store.plans.all()}
+        seen = self._store.plans.record(plan, offered.digest, state, now_ms())
+        if not known:
+            self._reporter.say("offered", f"plan {seen.name} ({seen.digest[:12]}) is offered", plan=seen.digest)
+        return seen
+
+    def _is_over(self, seen: SeenPlan, run: Run | None) -> bool:
+        """Whether the run ended for this node; one that was left is open again once a person approves it anew."""
+        if seen.digest in self._unfit and self._unfit[seen.digest] == seen.decided_ms:
+            return True
+        if run is None or run.state == "active":
+            return False
+        return run.state != "left" or (run.ended_ms or 0) >= (seen.decided_ms or 0)
+
+    def _join(self, seen: SeenPlan, run: Run | None, link: Link) -> None:
+        try:
+            self._load(seen.plan())
+        except Exception as error:
+            self._unfit[seen.digest] = seen.decided_ms
+            self.failures[seen.digest] = known = as_error(error)
+            self._reporter.say("unfit", f"plan {seen.name}: {known}", plan=seen.digest)
+            self._refuse(seen.digest, public_reason(known, "checking the data"), link)
+            return
+        self.failures.pop(seen.digest, None)
+        self._unfit.pop(seen.digest, None)
+        self._store.runs.join(seen.digest, now_ms())
+        if run is not None and run.state == "left":
+            self._store.runs.reopen(seen.digest)
+        link.client.join(seen.digest)
+        self._store.plans.set_refusal_told(seen.digest, "")
+        self._reporter.say("joined", f"plan {seen.name} ({seen.digest[:12]}): joined", plan=seen.digest)
+
+    def _say_no(self, seen: SeenPlan, judged: Verdict, run: Run | None, link: Link) -> None:
+        if seen.decision == "refused":
+            reason = "the institution refused the plan" + (f": {seen.reason}" if seen.reason else "")
+        else:
+            reason = judged.words()
+        error = PolicyError(f"plan {seen.name}: {judged.fault or reason}", hint="see: fedsecure node plans")
+        self.failures[seen.digest] = error
+        if run is not None and run.state == "active":
+            self._store.runs.end(seen.digest, "left", reason, error.exit_code, now_ms())
+        self._once(seen.digest, reason, f"plan {seen.name} ({seen.digest[:12]}): {judged.fault or reason}")
+        self._refuse(seen.digest, reason, link)
+
+    def _refuse(self, digest: str, reason: str, link: Link) -> None:
+        """Tell the coordinator, once for each reason; the reason is kept only when it arrived."""
+        try:
+            told = self._store.plans.get(digest).refusal_told
+        except ConfigError:
+            told = ""
+        if told != reason:
+            link.client.refuse(digest, reason)
+            self._store.plans.set_refusal_told(digest, reason)
+
+    def _once(self, digest: str, key: str, text: str) -> bool:
+        if self._told.get(digest) == key:
+            return False
+        self._told[digest] = key
+        self._reporter.say("plan", text, plan=digest)
+        return True

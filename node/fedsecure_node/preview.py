@@ -1,0 +1,203 @@
+"""What left, or waits to leave, for a person to look at: a contact sheet (PNG) and one self-contained HTML page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsecure.errors import ConfigError
+from fedsecure.plan import Plan
+from fedsecure.plan.task import NumericColumn, TableTask
+from fedsecure.tensors import Array, Tensors
+from fedsecure_node.contact_sheet import Sheet, contact_sheet
+from fedsecure_node.describe import human_bytes
+from fedsecure_node.guarantee import guarantee_words
+from fedsecure_node.records import released_labels
+from fedsecure_node.releases import STATE_WORDS, Release
+from fedsecure_node.sheet import Page, heat_table, histogram_table, key_values, table
+
+__all__ = ["Preview", "make_preview", "write_preview"]
+
+#: Rows of a condensed table that the page shows, and the largest matrix shown as a heat table (cells).
+MAX_ROWS, MAX_HEAT = 200, 2500
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The page, and the contact sheet when images are released."""
+
+    html: bytes
+    png: bytes | None
+
+
+def make_preview(release: Release, plan: Plan, summed: Tensors, released: Tensors) -> Preview:
+    """Build both from a verified log record and the exact tensors that the release holds."""
+    title = f"Release {release.number} of {release.node}"
+    page = Page(title)
+    body = release.body
+    page.text(f"State: {STATE_WORDS[release.state]}.", note=True)
+    _what(page, release, plan)
+    _protection(page, body)
+    sheet = _images(page, release, plan, released)
+    _tensors(page, body)
+    _matrices(page, plan, summed, released)
+    _values(page, summed, released, has_images=sheet is not None)
+    _chain(page, release)
+    return Preview(page.render(), sheet.png if sheet else None)
+
+
+def _what(page: Page, release: Release, plan: Plan) -> None:
+    body = release.body
+    payload, destination = body["payload"], body["destination"]
+    page.heading("What it is and where it goes")
+    page.markup(
+        key_values(
+            {
+                "plan": f"{plan.name} ({body['plan']['method']}, preset {body['plan']['preset']})",
+                "plan digest": body["plan"]["digest"],
+                "round": f"{body['round'] + 1} of {plan.rounds}",
+                "exchange, attempt": f"{body['exchange']}, {body['attempt'] + 1}",
+                "bytes": f"{payload['bytes']} ({human_bytes(payload['bytes'])})",
+                "SHA-256 of the bytes": payload["sha256"],
+                "destination": destination["address"],
+                "its certificate": destination["certificate"],
+                "logged at": release.time,
+            }
+        )
+    )
+
+
+def _protection(page: Page, body: Any) -> None:
+    page.heading("What protects the records in it")
+    page.text(f"Guarantee: {guarantee_words(body['guarantee'])}", note=True)
+    page.text(f"Membership audit: {body['audit']['result']}.")
+    page.text(f"Checked against the policy with SHA-256 {body['policy']}.")
+    page.heading("What the coordinator can learn")
+    lines = list(body["learns"])
+    page.lines(lines[:40] + ([f"and the same of {len(lines) - 40} more tensors"] if len(lines) > 40 else []))
+
+
+def _images(page: Page, release: Release, plan: Plan, released: Tensors) -> Sheet | None:
+    counts = release.body["class_counts"]
+    if counts is not None:
+        page.heading("Classes")
+        page.markup(table(("class", "released"), [(n, c) for n, c in counts.items()]))
+    found = released_labels(released)
+    data = _condensed(plan, released)
+    if found is None or data is None:
+        return None
+    if isinstance(plan.task, TableTask):
+        _rows(page, plan.task, data, found[1])
+        return None
+    page.heading("Condensed images")
+    sheet = contact_sheet(
+        plan.task, data, found[1], f"release {release.number}, {plan.name}, round {release.body['round'] + 1}"
+    )
+    page.image(sheet.png, "condensed images, a row for each class")
+    page.text(
+        f"{sheet.shown} of {sheet.total} images, as pixels: value x std + mean of the plan, then cut to [0, 1]; "
+        f"{100 * sheet.clipped:.1f} % of the values lay outside and are shown at the edge. What leaves is not cut."
+    )
+    return sheet
+
+
+def _condensed(plan: Plan, released: Tensors) -> Array | None:
+    """The released tensor (n, *feature_shape) that the labels belong to."""
+    for array in released.values():
+        if array.dtype.kind == "f" and array.shape[1:] == plan.task.feature_shape:
+            return array
+    return None
+
+
+def _rows(page: Page, task: TableTask, rows: Array, labels: Array) -> None:
+    page.heading("Condensed rows")
+    head, columns, at = ["class"], [], 0
+    for column in task.columns:
+        if isinstance(column, NumericColumn):
+            head.append(column.name)
+            columns.append(rows[:, at] * column.std + column.mean)
+            extra = ["missing?"][: column.width - 1]
+        else:
+            extra = [*column.levels, "missing"][: column.width]
+        first = at + (1 if isinstance(column, NumericColumn) else 0)
+        for offset, level in enumerate(extra):
+            head.append(f"{column.name}: {level}")
+            columns.append(rows[:, first + offset])
+        at += column.width
+    shown = [[task.classes[int(labels[i])], *(float(c[i]) for c in columns)] for i in range(min(len(rows), MAX_ROWS))]
+    page.markup(table(head, shown))
+    page.text(f"{len(shown)} of {len(rows)} rows; numbers in their own unit, levels as the weight of each (not cut).")
+
+
+def _tensors(page: Page, body: Any) -> None:
+    page.heading("Tensors")
+    rows = [
+        (
+            t["half"],
+            t["name"],
+            t["dtype"],
+            " x ".join(map(str, t["shape"])) or "one number",
+            t["bytes"],
+            t["min"],
+            t["max"],
+        )
+        for t in body["tensors"]
+    ]
+    page.markup(table(("half", "name", "type", "shape", "bytes", "least", "most"), rows))
+
+
+def _matrices(page: Page, plan: Plan, summed: Tensors, released: Tensors) -> None:
+    classes = plan.task.classes
+    size = (len(classes), len(classes))
+    for tensors in (summed, released):
+        for name, array in tensors.items():
+            if array.shape == size and array.dtype.kind == "f" and array.size <= MAX_HEAT:
+                page.heading(f"{name.replace('_', ' ')} (row: class of the records, column: class of the model)")
+                page.markup(heat_table(array, classes, classes))
+
+
+def _values(page: Page, summed: Tensors, released: Tensors, *, has_images: bool) -> None:
+    floats = {
+        n: a
+        for tensors in (summed, released)
+        for n, a in tensors.items()
+        if a.dtype.kind == "f" and not (has_images and a.ndim == 4)
+    }
+    if floats:
+        page.heading("How the values spread")
+        page.markup(histogram_table(Tensors(floats)))
+
+
+def _chain(page: Page, release: Release) -> None:
+    page.heading("In the log")
+    page.markup(key_values({"record number": release.number, "hash of the record": release.hash}))
+    if release.events:
+        page.markup(
+            table(
+                ("record", "what", "when", "who", "why"),
+                [(e.seq, e.kind, e.time, e.body.get("by", "-"), e.body.get("reason", "-")) for e in release.events],
+            )
+        )
+    page.text(
+        "The log is a chain: each record holds the hash of the one before and is signed with the node's identity key. "
+        "To verify it, without a network and without the daemon:"
+    )
+    page.code("fedsecure node verify-log --dir DIR\nsha256sum STORE/releases/" + release.payload + ".bin")
+
+
+def write_preview(preview: Preview, folder: Path, number: int) -> dict[str, Path]:
+    """Write ``release-N.html`` and, with images, ``release-N.png`` (0600). Returns what was written. Raises
+    ``ConfigError``."""
+    from fedsecure_node.files import write_private
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = {"html": folder / f"release-{number}.html"}
+        write_private(written["html"], preview.html)
+        if preview.png is not None:
+            written["png"] = folder / f"release-{number}.png"
+            write_private(written["png"], preview.png)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}", hint="name another folder") from None
+    return written

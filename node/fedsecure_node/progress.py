@@ -1,0 +1,137 @@
+"""How the daemon reports: a live view on a terminal, plain lines elsewhere, JSON lines on request. Never a record."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any, Protocol, TextIO
+
+__all__ = ["JsonReporter", "PlainReporter", "Reporter", "RichReporter", "make_reporter"]
+
+#: A plain log gets a line of progress at each of these parts of a computation.
+PROGRESS_PARTS = 4
+
+
+class Reporter(Protocol):
+    """Where the daemon says what it does."""
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """One thing that happened: a short machine name, a line for people, and fields for machines."""
+        ...
+
+    def progress(self, label: str, done: int, of: int) -> None:
+        """How far a computation is."""
+        ...
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        ...
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _printable(text: str) -> str:
+    """No control characters: a line from elsewhere cannot move a terminal's cursor."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+class PlainReporter:
+    """One line an event; progress in quarters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last: tuple[str, int] = ("", 0)
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """``TIME text``."""
+        self._stream.write(f"{_now()} {_printable(text)}\n")
+        self._stream.flush()
+
+    def progress(self, label: str, done: int, of: int) -> None:
+        """A line each time another quarter is done."""
+        part = done * PROGRESS_PARTS // max(of, 1)
+        if (label, part) != self._last and part > 0:
+            self._last = (label, part)
+            self.say("progress", f"{label}: {done} of {of}")
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class JsonReporter:
+    """One JSON object a line: ``time``, ``event``, ``message`` and the event's fields."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last: tuple[str, int] = ("", 0)
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """One line."""
+        line = {"time": _now(), "event": event, "message": text, **fields}
+        self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._stream.flush()
+
+    def progress(self, label: str, done: int, of: int) -> None:
+        """A line each time another quarter is done."""
+        part = done * PROGRESS_PARTS // max(of, 1)
+        if (label, part) != self._last and part > 0:
+            self._last = (label, part)
+            self.say("progress", label, done=done, of=of)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class RichReporter:
+    """Lines that scroll and one bar that stays, on a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._console = Console(file=stream, highlight=False)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task: Any = None
+        self._label = ""
+        self._bar.start()
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """A line above the bar; ends the bar, since something new happens."""
+        from rich.text import Text
+
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task, self._label = None, ""
+        self._console.print(Text(f"{_now()[11:19]} {_printable(text)}"), soft_wrap=True)
+
+    def progress(self, label: str, done: int, of: int) -> None:
+        """Move the bar."""
+        if self._task is None or label != self._label:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task, self._label = self._bar.add_task(_printable(label).replace("[", "("), total=of), label
+        self._bar.update(self._task, completed=done, total=of)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.stop()
+
+
+def make_reporter(form: str, stream: TextIO | None = None) -> Reporter:
+    """``plain``, ``json``, or ``auto``: the live view when ``stream`` (stderr by default) is a terminal."""
+    out = stream if stream is not None else sys.stderr
+    if form == "json":
+        return JsonReporter(out)
+    if form == "auto" and out.isatty():
+        return RichReporter(out)
+    return PlainReporter(out)

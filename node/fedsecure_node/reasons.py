@@ -1,0 +1,43 @@
+"""What a coordinator is told when a node will not go on: the rule or the stage, never a record or a value."""
+
+from __future__ import annotations
+
+import re
+
+from fedsecure.errors import (
+    AuditError,
+    DataError,
+    FedSecureError,
+    PolicyError,
+    PrivacyBudgetExceeded,
+    RemoteProtocolError,
+)
+
+__all__ = ["public_reason"]
+
+_TENSOR = re.compile(r"^tensor ([A-Za-z0-9._-]{1,200}): ")
+_RULE = re.compile(r"^((?:plans|condensation|release|broadcast)\.[a-z_]+): ")
+
+
+def public_reason(error: Exception, stage: str) -> str:
+    """One line for the coordinator. Details that could speak of records stay in the node's own log.
+
+    A broken rule about a plan is told whole (it quotes the plan); one found on data is told by its name alone.
+    """
+    text = str(error)
+    if isinstance(error, RemoteProtocolError):
+        return f"{stage}: {text}"
+    if isinstance(error, PolicyError):
+        rule = _RULE.match(text)
+        return f"{stage}: the institution's policy forbids it (rule {rule.group(1)})" if rule else f"{stage}: {text}"
+    if isinstance(error, PrivacyBudgetExceeded):
+        return f"{stage}: the privacy budget of the institution's data set does not pay for it"
+    if isinstance(error, AuditError):
+        return f"{stage}: the membership audit forbids it"
+    tensor = _TENSOR.match(text)
+    if isinstance(error, DataError) and tensor:
+        return f"{stage}: tensor {tensor.group(1)} is not what the plan's schema allows"
+    if isinstance(error, DataError):
+        return f"{stage}: the institution's records cannot take part"
+    kind = type(error).__name__ if isinstance(error, FedSecureError) else "a fault"
+    return f"{stage}: failed at the node ({kind})"

@@ -1,0 +1,128 @@
+"""What the log says of a release: every tensor with its range, the classes, where it goes, and who can learn what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedsecure.errors import DataError
+from fedsecure.method import Contribution, Schema, TensorSpec
+from fedsecure.plan import Plan
+from fedsecure.tensors import Array, Tensors
+from fedsecure.wire.codec import Payload
+from fedsecure_node.guarantee import Guarantee
+from fedsecure_node.runbook import ExchangeKey
+
+__all__ = ["Destination", "class_counts", "learns", "release_body", "released_labels", "tensor_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where bytes go: the address dialled and the fingerprint of the certificate that answered."""
+
+    address: str
+    certificate: str
+
+
+def _number(value: Any) -> int | float:
+    return int(value) if np.issubdtype(type(value), np.integer) or isinstance(value, bool | np.bool_) else float(value)
+
+
+def _row(half: str, name: str, array: Array) -> dict[str, Any]:
+    empty = array.size == 0
+    return {
+        "half": half,
+        "name": name,
+        "dtype": array.dtype.name,
+        "shape": list(array.shape),
+        "bytes": array.nbytes,
+        "min": None if empty else _number(array.min()),
+        "max": None if empty else _number(array.max()),
+    }
+
+
+def tensor_rows(contribution: Contribution) -> list[dict[str, Any]]:
+    """One row a tensor: half, name, dtype, shape, bytes, least and greatest value (``None`` when empty)."""
+    halves: tuple[tuple[str, Tensors], ...] = (("summed", contribution.summed), ("released", contribution.released))
+    return [_row(half, name, array) for half, tensors in halves for name, array in tensors.items()]
+
+
+def released_labels(released: Tensors) -> tuple[str, Array] | None:
+    """Name and values of the label vector of released condensed data: int64 (n,), or ``None`` when there is none."""
+    found = [
+        (name, array)
+        for name, array in released.items()
+        if name.rsplit(".", 1)[-1] in ("labels", "label", "y") and array.dtype.kind == "i" and array.ndim == 1
+    ]
+    if len(found) > 1:
+        raise DataError(
+            f"tensor {found[1][0]}: a second label vector beside {found[0][0]}, so images cannot be counted"
+        )
+    return found[0] if found else None
+
+
+def class_counts(released: Tensors, classes: Sequence[str]) -> dict[str, int] | None:
+    """Released images (or rows) of each class by name, or ``None`` when nothing labelled is released.
+
+    Raises ``DataError`` naming the tensor when a label is no class of the plan.
+    """
+    found = released_labels(released)
+    if found is None:
+        return None
+    name, labels = found
+    if labels.size and (labels.min() < 0 or labels.max() >= len(classes)):
+        raise DataError(f"tensor {name}: labels {labels.min()}..{labels.max()} do not index {len(classes)} classes")
+    counts = np.bincount(labels, minlength=len(classes))
+    return {label: int(count) for label, count in zip(classes, counts, strict=True)}
+
+
+def _learn(spec: TensorSpec, half: str) -> str:
+    how = (
+        "revealed to the coordinator as it is"
+        if half == "released"
+        else "meant to be known as a sum over the cohort, but not masked: the coordinator sees this node's own value"
+    )
+    return f"{spec.name}: {spec.what}; {how}"
+
+
+def learns(schema: Schema) -> list[str]:
+    """What the coordinator can learn from one contribution, tensor by tensor, in words."""
+    return [_learn(s, "summed") for s in schema.summed] + [_learn(s, "released") for s in schema.released]
+
+
+def release_body(
+    plan: Plan,
+    key: ExchangeKey,
+    payload: Payload,
+    contribution: Contribution,
+    schema: Schema,
+    *,
+    destination: Destination,
+    policy_digest: str,
+    guarantee: Guarantee,
+    audit: str,
+) -> Mapping[str, Any]:
+    """The ``release`` record's own fields, all of them derived from the exact bytes that will leave."""
+    return {
+        "plan": {"digest": key.plan, "name": plan.name, "method": plan.method.name, "preset": plan.preset},
+        "round": key.round,
+        "step": key.step,
+        "attempt": key.attempt,
+        "exchange": key.exchange,
+        "payload": {
+            "sha256": payload.digest(),
+            "bytes": len(payload.data),
+            "summed_bytes": len(payload.summed),
+            "released_bytes": len(payload.released),
+        },
+        "tensors": tensor_rows(contribution),
+        "class_counts": class_counts(contribution.released, plan.task.classes),
+        "destination": {"address": destination.address, "certificate": destination.certificate},
+        "policy": policy_digest,
+        "guarantee": guarantee.to_json(),
+        "audit": {"result": audit},
+        "learns": learns(schema),
+    }

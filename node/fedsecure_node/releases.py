@@ -1,0 +1,143 @@
+"""Releases as the log tells them: each with its state, found by number or digest, and decided by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedsecure.errors import ConfigError, LocalProtocolError
+from fedsecure_node.logchain import Record
+from fedsecure_node.planbook import MIN_PREFIX
+from fedsecure_node.releaselog import ReleaseLog
+from fedsecure_node.runbook import ExchangeKey
+
+__all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "decide", "find_release", "fold", "note"]
+
+#: state -> kinds of records that may follow in it, and the state each leads to. What is absent is refused.
+TRANSITIONS: dict[str, dict[str, str]] = {
+    "logged": {"held": "held", "sending": "sending", "unsent": "unsent"},
+    "held": {"released": "cleared", "refused": "refused", "unsent": "unsent"},
+    "cleared": {"sending": "sending", "unsent": "unsent"},
+    "sending": {"acknowledged": "acknowledged", "lapsed": "lapsed"},
+    "acknowledged": {},
+    "refused": {},
+    "unsent": {},
+    "lapsed": {},
+}
+STATE_WORDS = {
+    "logged": "ready to be sent",
+    "held": "held: waits for a person",
+    "cleared": "released by a person, ready to be sent",
+    "sending": "being sent: bytes may have left, no receipt yet",
+    "acknowledged": "sent: the coordinator has it",
+    "refused": "refused by a person: never sent",
+    "unsent": "never sent: its exchange ended first",
+    "lapsed": "sent in part or whole, without a receipt",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release: its number (of its log record), state, the record's fields, and the later records about it."""
+
+    number: int
+    state: str
+    time: str
+    node: str
+    hash: str
+    body: Mapping[str, Any]
+    events: tuple[Record, ...] = ()
+
+    @property
+    def payload(self) -> str:
+        """SHA-256 of the exact bytes."""
+        return str(self.body["payload"]["sha256"])
+
+    @property
+    def key(self) -> ExchangeKey:
+        """The contribution it is."""
+        body = self.body
+        return ExchangeKey(body["plan"]["digest"], body["round"], body["step"], body["attempt"], body["exchange"])
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "release": self.number,
+            "state": self.state,
+            "time": self.time,
+            "node": self.node,
+            "hash": self.hash,
+            **self.body,
+            "events": [{"record": e.seq, "kind": e.kind, "time": e.time, **e.body} for e in self.events],
+        }
+
+
+def fold(records: Iterable[Record]) -> dict[int, Release]:
+    """Releases by number, each in the state that the log's records put it in. Raises ``LocalProtocolError``."""
+    releases: dict[int, Release] = {}
+    for record in records:
+        if record.kind == "release":
+            releases[record.seq] = Release(record.seq, "logged", record.time, record.node, record.hash, record.body)
+            continue
+        number = record.body.get("release")
+        old = releases.get(number) if isinstance(number, int) else None
+        if old is None:
+            raise LocalProtocolError(
+                f"release log, record {record.seq}: speaks of a release {number} that is not there"
+            )
+        releases[old.number] = Release(
+            old.number, _next(old, record.kind), old.time, old.node, old.hash, old.body, (*old.events, record)
+        )
+    return releases
+
+
+def _next(release: Release, kind: str) -> str:
+    state = TRANSITIONS[release.state].get(kind)
+    if state is None:
+        raise LocalProtocolError(
+            f"release {release.number}: is {STATE_WORDS[release.state]}; it cannot be {kind} now",
+            hint="see: fedsecure node releases",
+        )
+    return state
+
+
+def find_release(releases: Mapping[int, Release], text: str) -> Release:
+    """A release by its number, or by at least ``MIN_PREFIX`` digits of its payload's SHA-256. Raises
+    ``ConfigError``."""
+    wanted = text.strip().lower()
+    if wanted.isascii() and wanted.isdecimal() and len(wanted) < MIN_PREFIX:
+        if found := releases.get(int(wanted)):
+            return found
+        raise ConfigError(f"there is no release {wanted}", hint="see: fedsecure node releases")
+    if len(wanted) < MIN_PREFIX or set(wanted) - set("0123456789abcdef"):
+        raise ConfigError(
+            f"{text[:80]!r} names no release",
+            hint=f"give its number, or at least {MIN_PREFIX} digits of its SHA-256; see: fedsecure node releases",
+        )
+    matches = [r for r in releases.values() if r.payload.startswith(wanted)]
+    if len(matches) != 1:
+        count = "no release has" if not matches else f"{len(matches)} releases have"
+        raise ConfigError(f"{count} a SHA-256 that starts with {wanted[:16]}", hint="give the release's number")
+    return matches[0]
+
+
+def note(log: ReleaseLog, number: int, kind: str, fields: Mapping[str, Any] | None = None) -> Record:
+    """Add a record about a release, if its state allows that kind now. Raises ``LocalProtocolError``."""
+    return log.append(kind, {"release": number, **(fields or {})}, only_if=_allowed(number, kind))
+
+
+def decide(log: ReleaseLog, number: int, *, release: bool, by: str, reason: str) -> Record:
+    """A person releases or refuses a held release. Raises ``LocalProtocolError`` when it is not held."""
+    kind = "released" if release else "refused"
+    return note(log, number, kind, {"by": by, "reason": reason})
+
+
+def _allowed(number: int, kind: str) -> Callable[[tuple[Record, ...]], None]:
+    def check(records: tuple[Record, ...]) -> None:
+        releases = fold(records)
+        if number not in releases:
+            raise ConfigError(f"there is no release {number}", hint="see: fedsecure node releases")
+        _next(releases[number], kind)
+
+    return check

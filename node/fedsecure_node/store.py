@@ -1,0 +1,76 @@
+"""The node's store: one private folder with everything that must outlive the process.
+
+``store.db`` (plans, decisions, runs, private seeds, exchanges, the log's signed head), ``local/`` (local state, never
+leaves), ``releases/`` (the exact bytes that left or wait to), ``policies/`` (each policy a release was checked
+against) and ``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to anyone.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fedsecure.errors import ConfigError
+from fedsecure_node.database import Database
+from fedsecure_node.files import private_folder, write_private
+from fedsecure_node.logchain import Head
+from fedsecure_node.planbook import PlanBook
+from fedsecure_node.runbook import RunBook
+
+__all__ = ["Store", "now_ms"]
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970-01-01 UTC by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """An open store. A context manager; verbs and the daemon open it at the same time."""
+
+    def __init__(self, folder: Path, *, create: bool = True) -> None:
+        """Open ``folder``, made (mode 0700) when absent and ``create``. Raises ``ConfigError``."""
+        if not create and not folder.exists():
+            raise ConfigError(f"{folder}: no store yet", hint="start the node once: fedsecure node run")
+        self.folder = private_folder(folder)
+        self.database = Database(folder / "store.db", create=create)
+        self.plans = PlanBook(self.database)
+        self.runs = RunBook(self.database, folder)
+        self._policies = private_folder(folder / "policies")
+
+    @property
+    def log_path(self) -> Path:
+        """The release log."""
+        return self.folder / "releases.jsonl"
+
+    def head(self) -> Head | None:
+        """The signed head of the release log, or ``None`` before its first record."""
+        return read_head(self.database)
+
+    def set_head(self, head: Head) -> None:
+        """Keep the log's new head."""
+        self.database.write("INSERT OR REPLACE INTO meta VALUES ('log_head', ?)", (head.to_json(),))
+
+    def keep_policy(self, digest: str, text: bytes) -> None:
+        """Keep the policy that a release was checked against, under its SHA-256."""
+        path = self._policies / f"{digest}.toml"
+        if not path.exists():
+            write_private(path, text)
+
+    def close(self) -> None:
+        """Close the database; safe to call twice."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def read_head(database: Database) -> Head | None:
+    """The log's signed head as the database keeps it."""
+    row = database.row("SELECT value FROM meta WHERE key = 'log_head'")
+    return Head.from_json(row["value"]) if row else None

@@ -1,0 +1,222 @@
+"""One exchange: fetch what was broadcast, compute, pass the gate, send. Every step survives a restart after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from fedsecure.data.dataset import Dataset
+from fedsecure.errors import ConfigError, FedSecureError, PolicyError, RemoteProtocolError
+from fedsecure.method import Cancelled, ClientContext, Method
+from fedsecure.plan import Plan
+from fedsecure.randomness import node_seed
+from fedsecure.wire.codec import Payload, encode_contribution
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.approvals import standing, verdict
+from fedsecure_node.broadcasts import check_announced, read_broadcast
+from fedsecure_node.connect import Link
+from fedsecure_node.egress import Gate
+from fedsecure_node.institution import CurrentPolicy, read_policy
+from fedsecure_node.localdata import LoadData
+from fedsecure_node.progress import Reporter
+from fedsecure_node.releases import STATE_WORDS, Release
+from fedsecure_node.runbook import ExchangeKey, Finished
+from fedsecure_node.store import Store, now_ms
+
+__all__ = ["BuildMethod", "ExchangeDesk", "Outcome", "as_error"]
+
+BuildMethod = Callable[[Plan], Method]
+
+
+class Outcome(Enum):
+    """How far an exchange came."""
+
+    SENT = "sent"
+    HELD = "held"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """An exchange that was asked for, with everything that it needs and that was checked."""
+
+    key: ExchangeKey
+    plan: Plan
+    method: Method
+    policy: CurrentPolicy
+    work: pb.Exchange
+
+
+class ExchangeDesk:
+    """Answers exchanges of joined runs."""
+
+    def __init__(
+        self,
+        store: Store,
+        gate: Gate,
+        reporter: Reporter,
+        stop: threading.Event,
+        *,
+        node_id: str,
+        policy_path: Path,
+        build_method: BuildMethod,
+        load_data: LoadData,
+        device: str,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._reporter = reporter
+        self._stop = stop
+        self._node = node_id
+        self._policy_path = policy_path
+        self._build = build_method
+        self._load = load_data
+        self._device = device
+        self._methods: dict[str, Method] = {}
+        self._told_held: set[int] = set()
+
+    def method(self, plan: Plan) -> Method:
+        """The method of a plan, built once."""
+        digest = plan.digest()
+        if digest not in self._methods:
+            self._methods[digest] = self._build(plan)
+        return self._methods[digest]
+
+    def answer(self, work: pb.Exchange, link: Link) -> Outcome:
+        """Compute (or take up again) and send one contribution. Raises the reason for which the node cannot."""
+        task = self._admit(work)
+        for old in self._gate.open_releases(task.key.plan):
+            if old.key != task.key:
+                self._gate.close(old, "its exchange is over")
+        release = self._gate.find(task.key)
+        if release is not None and release.state in ("refused", "unsent", "lapsed"):
+            raise PolicyError(f"release {release.number} is {STATE_WORDS[release.state]}", hint="start a new run")
+        if release is not None and release.state == "held":
+            return self._held(release)
+        data = self._load(task.plan)
+        finished = self._store.runs.finished(task.key)
+        if finished is None:
+            finished = self._compute(task, data, link)
+            if finished is None:
+                return Outcome.LATE
+        elif finished.broadcast != work.broadcast_digest:
+            raise RemoteProtocolError(
+                f"{task.key}: the coordinator asks again, with another broadcast than the one answered",
+                hint="the coordinator lost its state or misbehaves; ask its operator",
+            )
+        return self._release(task, finished, data, link)
+
+    def _admit(self, work: pb.Exchange) -> _Task:
+        """Check what was asked for against the plan, and the plan against approval and policy, as both are now."""
+        if work.plan_digest not in self._store.runs.active():
+            raise RemoteProtocolError(
+                f"plan {work.plan_digest[:12]}: the coordinator asks for work in a run not joined"
+            )
+        seen = self._store.plans.get(work.plan_digest)
+        plan = seen.plan()
+        method = self.method(plan)
+        if work.round >= plan.rounds or work.exchange not in method.exchanges:
+            raise RemoteProtocolError(
+                f"plan {plan.name}: the coordinator asks for round {work.round + 1}, exchange {work.exchange[:40]!r};"
+                f" the plan has {plan.rounds} rounds of {', '.join(method.exchanges)}"
+            )
+        step = method.exchanges.index(work.exchange)
+        key = ExchangeKey(work.plan_digest, work.round, step, work.attempt, work.exchange)
+        try:
+            current = read_policy(self._policy_path)
+        except ConfigError as error:
+            raise PolicyError(f"no usable policy, so nothing is allowed: {error}") from None
+        current.policy.check_plan(plan)
+        judged = verdict(plan, self._policy_path)
+        if standing(seen, judged) != "go":
+            raise PolicyError(f"plan {plan.name}: is not approved (any more) at this institution")
+        return _Task(key, plan, method, current, work)
+
+    def _compute(self, task: _Task, data: Dataset, link: Link) -> Finished | None:
+        key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
+        self._store.runs.check_order(key)
+        check_announced(task.work.broadcast_bytes, method, key.exchange, policy)
+        raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
+        broadcast = read_broadcast(raw, task.work.broadcast_digest, method, key.exchange, policy)
+        before, local = self._store.runs.local_for(key)
+        self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round)
+        try:
+            local, contribution = method.client_update(key.exchange, broadcast, local, data, self._context(task, link))
+        except Cancelled:
+            if self._stop.is_set():
+                raise
+            self._reporter.say("late", f"{plan.name}, {key}: the deadline passed before it was computed")
+            return None
+        payload = encode_contribution(contribution)
+        self._gate.check(plan, method, key, payload, data.counts(), policy)
+        return self._store.runs.finish(
+            key, broadcast=task.work.broadcast_digest, payload=payload, before=before, local=local, now_ms=now_ms()
+        )
+
+    def _context(self, task: _Task, link: Link) -> ClientContext:
+        key, plan = task.key, task.plan
+        shared = plan.randomness == "plan"
+        deadline = task.work.deadline_unix_ms - link.clock_ms
+
+        def cancelled() -> bool:
+            return self._stop.is_set() or now_ms() >= deadline
+
+        return ClientContext(
+            node=self._node,
+            round=key.round,
+            seed=node_seed(plan.seed, self._node) if shared else self._store.runs.private_seed(key.plan),
+            report=lambda name, value: self._reporter.say("local", f"{plan.name}, {key}: {name} {value:.4g}"),
+            progress=lambda done, of: self._reporter.progress(f"{plan.name}, {key}", done, of),
+            cancelled=cancelled,
+            device=self._device,
+        )
+
+    def _release(self, task: _Task, finished: Finished, data: Dataset, link: Link) -> Outcome:
+        """Check the stored bytes once more, log them, and send them unless they are held."""
+        payload = self._store.runs.payload(finished)
+        contribution = self._gate.check(task.plan, task.method, task.key, payload, data.counts(), task.policy.policy)
+        release = self._gate.log(task.plan, task.method, finished, payload, contribution, task.policy, link.destination)
+        if release.state == "held":
+            return self._held(release)
+        return self._send(task, release, payload, link)
+
+    def _send(self, task: _Task, release: Release, payload: Payload, link: Link) -> Outcome:
+        name = f"{task.plan.name}, {task.key}: release {release.number}"
+        self._reporter.say("sending", f"{name}: sending {len(payload.data)} bytes", release=release.number)
+        try:
+            self._gate.send(release, payload, link.client)
+        except RemoteProtocolError as error:  # closed in the meantime, most often: the run goes on without this one
+            now = self._gate.find(task.key)
+            if now is not None:
+                self._gate.close(now, "not accepted by the coordinator")
+            self._reporter.say("lapsed", f"{name}: not accepted: {error}", release=release.number)
+            return Outcome.LATE
+        self._reporter.say(
+            "sent",
+            f"{name}: the coordinator has it",
+            release=release.number,
+            bytes=len(payload.data),
+            plan=task.key.plan,
+        )
+        return Outcome.SENT
+
+    def _held(self, release: Release) -> Outcome:
+        if release.number not in self._told_held:
+            self._told_held.add(release.number)
+            self._reporter.say(
+                "held",
+                f"release {release.number} is held until a person decides: fedsecure node preview {release.number}"
+                f" --out DIR, then node release {release.number} or node refuse {release.number} --reason WHY",
+                release=release.number,
+            )
+        return Outcome.HELD
+
+
+def as_error(error: Exception) -> FedSecureError:
+    """An error of ours, or a line about one that is not (out of memory, a fault in a method)."""
+    if isinstance(error, FedSecureError):
+        return error
+    return FedSecureError(f"{type(error).__name__}: {error}", hint="the run is left; please report it")
