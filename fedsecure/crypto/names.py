@@ -75,7 +75,7 @@ class Identity:
         try:
             if match:
                 role, _, name = match[2].partition("/")
-                return cls(match[1], role, name or COORDINATOR)
+                return cls(match[1], role, COORDINATOR if role == COORDINATOR else name)
         except ConfigError:
             pass
         raise CertificateError(f"malformed: {uri[:120]!r} is not the identity of a node, coordinator or analyst")
