@@ -165,7 +165,9 @@ def test_a_state_of_another_model_is_refused_by_name(change, message):
 def test_images_are_standardised_per_channel_and_rows_pass():
     x = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     task = images(3, 4, mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 2.0))
-    expected = (x.numpy() - np.float32([0.1, 0.2, 0.3]).reshape(1, 3, 1, 1)) / np.float32([0.5, 0.25, 2]).reshape(1, 3, 1, 1)
+    expected = (x.numpy() - np.float32([0.1, 0.2, 0.3]).reshape(1, 3, 1, 1)) / np.float32([0.5, 0.25, 2]).reshape(
+        1, 3, 1, 1
+    )
     assert np.allclose(standardise(task, x).numpy(), expected, atol=1e-6)
     assert torch.allclose(standardise(images(3, 4), x), (x - 0.5) / 0.5)
     rows = torch.rand(2, 7, generator=torch.Generator().manual_seed(0))
