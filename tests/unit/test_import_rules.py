@@ -31,7 +31,8 @@ ALLOWED = {
     "condensation": {"models", "plan", "randomness", "tensors", "method", "data"},
     "methods": {"method", "condensation", "models", "plan", "tensors", "randomness", "data", "privacy"},
     "evaluation": {"data", "models", "plan", "tensors"},
-    "rounds": {"plan"},
+    "round_events": {"config"},
+    "rounds": {"config", "plan", "round_events"},
     "simulation": {"data", "evaluation", "method", "methods", "plan", "randomness", "rounds", "tensors"},
     "wire": {"method", "tensors", "crypto"},
 }

@@ -1,0 +1,225 @@
+"""``fedsecure coordinator``: make an identity, submit plans, run the daemon, see how runs stand, export a model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.errors import ConfigError, RunAborted
+
+if TYPE_CHECKING:
+    from fedsecure_coordinator.journal import Journal, RunRow
+    from fedsecure_coordinator.settings import CoordinatorSettings
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="coordinator",
+    help="Run rounds for the nodes of a federation; never see a record.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+DirOption = Annotated[Path, typer.Option("--dir", help="Folder of coordinator.toml.", file_okay=False)]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Digest of the plan, a prefix of it, or its name.")]
+
+
+class LogFormat(StrEnum):
+    """How the daemon writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command()
+def init(
+    federation: Annotated[str, typer.Option(help="Name of the federation, as `ca init` was given it.")],
+    dns: Annotated[list[str], typer.Option(help="Host name or address that nodes dial; repeatable.")],
+    folder: DirOption = Path(),
+    listen: Annotated[str, typer.Option(help="host:port to listen on.")] = "0.0.0.0:8443",
+) -> None:
+    """Make the coordinator's keys, its certificate request, and coordinator.toml."""
+    from fedsecure.crypto.enrolment import create_identity
+    from fedsecure_coordinator.setup import check_new, write_settings
+
+    check_new(folder, federation=federation, listen=listen)
+    made = create_identity(folder, federation=federation, role="coordinator", name="coordinator", dns=tuple(dns))
+    path = write_settings(folder, federation=federation, listen=listen)
+    say(f"settings: {path}")
+    say(f"certificate request: {made.csr}")
+    say(f"request fingerprint: {made.csr_fingerprint}")
+    say("next: send the request to the keeper of the consortium CA, read the fingerprint out to them, and take in what")
+    say("comes back with `fedsecure coordinator enroll`")
+
+
+@app.command()
+def enroll(
+    cert: Annotated[Path, typer.Option(help="The certificate that the CA issued.")],
+    ca_cert: Annotated[Path, typer.Option("--ca-cert", help="The CA's certificate.")],
+    fingerprint: Annotated[str, typer.Option(help="Fingerprint of the CA's certificate, got by another way.")],
+    folder: DirOption = Path(),
+) -> None:
+    """Take in the certificate of the consortium CA."""
+    from datetime import UTC, datetime
+
+    from fedsecure.crypto.enrolment import accept_certificate
+
+    peer = accept_certificate(folder, cert=cert, ca_cert=ca_cert, fingerprint=fingerprint, now=datetime.now(UTC))
+    say(f"enrolled: coordinator of {peer.federation}, until {peer.not_after:%Y-%m-%d}")
+    say(f"fingerprint: {peer.fingerprint}")
+
+
+@app.command()
+def submit(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file.")],
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Add a run. A daemon that is running takes it up within a second."""
+    from fedsecure_coordinator.setup import submit_plan
+
+    with _Store(folder, create=True) as store:
+        row, new = submit_plan(store.journal, plan, max_nodes=store.settings.limits.max_nodes)
+        if as_json:
+            emit_json({"digest": row.digest, "name": row.name, "new": new, "state": row.phase})
+            return
+        say(row.digest)
+        if not new:
+            say(f"known already: {row.phase}" + (f" ({row.reason})" if row.reason else ""))
+
+
+@app.command()
+def run(
+    folder: DirOption = Path(),
+    plan: Annotated[list[Path] | None, typer.Option(help="Submit this plan first; repeatable.")] = None,
+    exit_when_done: Annotated[bool, typer.Option(help="End when every run has ended.")] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="Log as text or as JSON lines.")] = LogFormat.TEXT,
+) -> None:
+    """Serve nodes until stopped by SIGTERM or SIGINT, which end it in an orderly way.
+
+    With --exit-when-done the exit code is 17 when a run was aborted.
+    """
+    from fedsecure_coordinator.process import run_daemon
+    from fedsecure_coordinator.settings import load_settings
+
+    aborted = run_daemon(
+        load_settings(folder), plans=tuple(plan or ()), exit_when_done=exit_when_done, log_format=log_format.value
+    )
+    if aborted:
+        first = aborted[0]
+        raise RunAborted(
+            f"run {first.digest[:12]} ({first.name}) was aborted: {first.reason}"
+            + (f"; and {len(aborted) - 1} more" if len(aborted) > 1 else ""),
+            hint="see `fedsecure coordinator status`",
+        )
+
+
+@app.command()
+def status(
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+    watch: Annotated[bool, typer.Option(help="Go on showing it, until Ctrl-C.")] = False,
+) -> None:
+    """Show whether the daemon runs, and how every run stands."""
+    from fedsecure_coordinator.status import show_live, show_once, status_of
+
+    if watch and as_json:
+        raise ConfigError("--watch and --json exclude each other", hint="ask for --json as often as needed")
+    with _Store(folder, create=True) as store:
+        if watch:
+            show_live(lambda: status_of(store.settings, store.journal))
+        elif as_json:
+            emit_json(status_of(store.settings, store.journal))
+        else:
+            show_once(status_of(store.settings, store.journal))
+
+
+@app.command()
+def runs(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
+    """List all runs, and how they ended."""
+    from fedsecure_coordinator.views import run_summary
+
+    with _Store(folder, create=True) as store:
+        found = [run_summary(row) for row in store.journal.runs()]
+    if as_json:
+        emit_json({"runs": found})
+        return
+    for item in found:
+        say(f"{item['digest'][:12]}  {item['name']}  {item['state']}  {item['submitted']}  {item['reason']}".rstrip())
+    if not found:
+        say("no runs")
+
+
+@app.command()
+def abort(
+    run: RunArgument,
+    folder: DirOption = Path(),
+    reason: Annotated[str, typer.Option(help="Why, for the nodes and the record.")] = "ended by the operator",
+) -> None:
+    """End a run. It keeps its history; nodes are told the reason."""
+    from fedsecure_coordinator.lock import is_held
+
+    with _Store(folder) as store:
+        row = _row(store.journal, run)
+        if row.ended:
+            raise ConfigError(f"run {row.digest[:12]} ({row.name}) is over already: {row.phase}")
+        store.journal.request_abort(row.digest, " ".join(reason.split())[:500])
+        say(f"run {row.digest[:12]} ({row.name}) is being ended")
+        if not is_held(store.settings.store):
+            say("the daemon is not running: it ends when the daemon next starts")
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="Folder to write to; made if missing.", file_okay=False)],
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run's model (safetensors), model card, plan and history."""
+    from fedsecure.methods import build_method
+    from fedsecure_coordinator.blobs import BlobStore, StoreError
+    from fedsecure_coordinator.export import export_run
+
+    with _Store(folder) as store:
+        blobs = BlobStore(store.settings.store / "blobs")
+        row = _row(store.journal, run)
+        try:
+            files = export_run(store.journal, blobs, row, out, build_method)
+        except StoreError:  # a running daemon may just have replaced the state: the newer one then
+            row = _row(store.journal, row.digest)
+            files = export_run(store.journal, blobs, row, out, build_method)
+    if as_json:
+        emit_json({"digest": row.digest, "files": {what: str(path) for what, path in files.items()}})
+        return
+    for path in files.values():
+        say(str(path))
+
+
+def _row(journal: Journal, text: str) -> RunRow:
+    from fedsecure_coordinator.views import find_run
+
+    return find_run(journal, text)
+
+
+class _Store:
+    """The settings and the journal of a folder, for one command. Without ``create`` an absent store is an error."""
+
+    settings: CoordinatorSettings
+    journal: Journal
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        from fedsecure_coordinator.setup import open_store
+
+        self.settings, self.journal = open_store(folder, create=create)
+
+    def __enter__(self) -> _Store:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.journal.close()

@@ -1,0 +1,186 @@
+"""The coordinator as a process: a gRPC server over mutual TLS, a timer, a worker, and an orderly end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from types import TracebackType
+
+import grpc
+
+from fedsecure.errors import ConfigError, FedSecureError
+from fedsecure.wire.credentials import TlsFiles, server_credentials
+from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
+from fedsecure_coordinator.blobs import BlobStore, private_folder
+from fedsecure_coordinator.desk import Desk
+from fedsecure_coordinator.gate import Gate
+from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
+from fedsecure_coordinator.lock import only_daemon
+from fedsecure_coordinator.notices import Notice
+from fedsecure_coordinator.registry import Registry
+from fedsecure_coordinator.runs import BuildMethod
+from fedsecure_coordinator.servicer import Servicer, ServicerLimits
+from fedsecure_coordinator.settings import CoordinatorSettings
+from fedsecure_coordinator.uploads import Uploads
+from fedsecure_coordinator.worker import Evaluate, Worker
+
+__all__ = ["Daemon"]
+
+#: Deadlines and requests of the command line are looked at this often (seconds).
+TICK_SECONDS = 0.25
+#: On shutdown: time for transfers in flight, then for the worker to reach a point where it can stop (seconds).
+GRACE_SECONDS = 3.0
+WORKER_SECONDS = 30.0
+#: With ``exit_when_done``: time for nodes to hear that their run is over (seconds).
+LINGER_SECONDS = 20.0
+#: No message but a chunk comes near this size (bytes).
+MAX_MESSAGE = 4 << 20
+_log = logging.getLogger("fedsecure.coordinator")
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Daemon:
+    """A running coordinator: ``with Daemon(…) as daemon: daemon.serve()``.
+
+    Entering takes the store's lock, opens the journal, and listens; ``port`` is then the port in use. Raises
+    ``ConfigError`` when it cannot listen or another daemon has the store, ``CertificateError`` when its identity is not
+    in order, ``DataError`` when the store is damaged.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        build_method: BuildMethod,
+        *,
+        evaluate: Evaluate | None = None,
+        listen: Callable[[Notice], None] = lambda notice: None,
+        warm_up: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = _milliseconds,
+    ) -> None:
+        self._settings, self._build_method, self._evaluate = settings, build_method, evaluate
+        self._listen, self._warm_up, self._clock = listen, warm_up, clock
+        self._stop = threading.Event()
+        self._fault: BaseException | None = None
+        self._stack = contextlib.ExitStack()
+        self._threads: list[threading.Thread] = []
+        self.port = 0
+
+    def __enter__(self) -> Daemon:
+        with contextlib.ExitStack() as stack:
+            store = private_folder(self._settings.store)
+            stack.enter_context(only_daemon(store))
+            self.journal = Journal(store / JOURNAL_NAME)
+            stack.callback(self.journal.close)
+            blobs = BlobStore(store / "blobs")
+            blobs.clean()
+            self.registry = Registry(self.journal, blobs, self._build_method, clock=self._clock, listen=self._listen)
+            self.desk = Desk(self.registry, max_nodes=self._settings.limits.max_nodes)
+            uploads = Uploads(store / "partial", self.desk)
+            self.registry.on_exchange_over(uploads.discard)
+            self._server = self._build_server(uploads)
+            self._server.start()
+            stack.callback(self._shut_down)
+            self._start_thread("timer", self._tick)
+            self._start_thread("worker", self._work)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _build_server(self, uploads: Uploads) -> grpc.Server:
+        settings, limits = self._settings, self._settings.limits
+        now = lambda: datetime.now(UTC)  # noqa: E731
+        tls = settings.tls
+        files = TlsFiles(tls.key, tls.cert, tls.ca, tls.crl if tls.crl.exists() else None)
+        credentials = server_credentials(files, now=now())
+        gate = Gate(files, federation=settings.federation, crl=tls.crl, now=now)
+        bounds = ServicerLimits(settings.federation, limits.max_wait_ms, limits.chunk_bytes, limits.clock_skew_s * 1000)
+        threads = 2 * limits.max_nodes + 8  # a long poll and a transfer for each node, and calls that end at once
+        server = grpc.server(
+            ThreadPoolExecutor(threads, thread_name_prefix="call"),
+            maximum_concurrent_rpcs=threads,
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", MAX_MESSAGE),
+                ("grpc.keepalive_time_ms", 60_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
+                ("grpc.server_handshake_timeout_ms", 20_000),
+            ],
+        )
+        servicer = Servicer(self.desk, uploads, gate, bounds, clock=self._clock)
+        add_CoordinatorServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+        try:
+            self.port = server.add_secure_port(settings.listen, credentials)
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise ConfigError(
+                f"listen {settings.listen}: cannot be listened on", hint="is the port taken, or the address not ours?"
+            )
+        return server
+
+    def serve(self, *, exit_when_done: bool = False) -> bool:
+        """Block until ``stop``; with ``exit_when_done`` also until every run has ended and its nodes know.
+
+        Returns whether it was stopped, rather than done. Raises the fault of a thread of the daemon, if one had one.
+        """
+        done = False
+        while not done and not self._stop.wait(TICK_SECONDS):
+            done = exit_when_done and self.registry.idle()
+        if done:
+            end = time.monotonic() + LINGER_SECONDS
+            while self.desk.untold() and time.monotonic() < end and not self._stop.wait(TICK_SECONDS):
+                pass
+        if self._fault is not None:
+            raise self._fault
+        return not done
+
+    def stop(self) -> None:
+        """Ask for an orderly end; may be called from a signal handler, and more than once."""
+        self._stop.set()
+
+    def _tick(self) -> None:
+        while not self._stop.wait(TICK_SECONDS):
+            self.registry.pass_deadlines()
+            self.registry.take_abort_requests()
+
+    def _work(self) -> None:
+        self._warm_up()
+        Worker(self.registry, self._stop, device=self._settings.compute.device, evaluate=self._evaluate).work()
+
+    def _start_thread(self, name: str, body: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                body()
+            except FedSecureError as fault:
+                self._fault = fault
+            except BaseException as fault:
+                _log.exception("the %s failed", name)
+                self._fault = fault
+            finally:
+                self._stop.set()
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _shut_down(self) -> None:
+        """Stop accepting, send long polls home, let transfers end, stop the worker. State is on disk all along."""
+        self._stop.set()
+        stopped = self._server.stop(GRACE_SECONDS)
+        self.registry.close()
+        stopped.wait(2 * GRACE_SECONDS)
+        end = time.monotonic() + WORKER_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))

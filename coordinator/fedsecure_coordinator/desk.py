@@ -1,0 +1,226 @@
+"""What nodes may ask of the registry. Every method takes the node's id as its certificate proved it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fedsecure.errors import RemoteProtocolError, WireError
+from fedsecure.method import Schema
+from fedsecure.rounds import ContributionAccepted, NodeJoined, NodeLeft, Phase
+from fedsecure_coordinator.journal import RunRow, Submission
+from fedsecure_coordinator.registry import Registry
+from fedsecure_coordinator.runs import Run
+
+__all__ = ["Desk", "Slot", "Work"]
+
+#: At most this many plans are listed, the newest ones.
+MAX_OFFERS = 200
+MAX_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a contribution belongs: at most one exists for each."""
+
+    digest: str
+    round: int
+    exchange: str
+    attempt: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a node is to do next: contribute (``slot`` and the rest), or take note that the run of ``ended`` is over."""
+
+    slot: Slot | None = None
+    broadcast: str = ""
+    broadcast_bytes: int = 0
+    deadline_ms: int = 0
+    ended: RunRow | None = None
+
+
+class Desk:
+    """Serves nodes from the registry. ``max_nodes``: nodes in running runs at once."""
+
+    def __init__(self, registry: Registry, *, max_nodes: int = 64) -> None:
+        self._registry, self._max_nodes = registry, max_nodes
+        self._polls: dict[str, int] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def offers(self, node: str) -> list[tuple[RunRow, bool]]:
+        """Runs that ``node`` may see, newest first, with whether it joined: open ones, and ended ones it joined."""
+        registry = self._registry
+        with registry.changed:
+            rows = [(r.row, node in r.joined) for r in registry.running() if _may_see(r, node)]
+            rows += [(row, True) for row in registry.ended().values() if self._took_part(row.digest, node)]
+        return sorted(rows, key=lambda r: (-r[0].created_ms, r[0].digest))[:MAX_OFFERS]
+
+    def join(self, node: str, digest: str) -> RunRow:
+        """The node is ready for a run. Returns the run's row. Idempotent, also when the run has ended since."""
+        registry = self._registry
+        with registry.changed:
+            over = registry.ended().get(digest)
+            if over is not None and self._took_part(digest, node):
+                return over
+            run = self._offered(node, digest)
+            others = {n for r in registry.running() for n in r.machine.state.present} - {node}
+            if len(others) >= self._max_nodes:
+                raise WireError(
+                    f"this coordinator already serves {self._max_nodes} nodes",
+                    hint="its operator can raise limits.max_nodes",
+                )
+            now = registry.clock()
+            member = registry.journal.set_member
+            registry.feed(digest, NodeJoined(node), also=lambda: member(digest, node, joined=True, at_ms=now))
+            run.joined.add(node)
+            return run.row
+
+    def refuse(self, node: str, digest: str, reason: str) -> None:
+        """The node will not take part (any more). Idempotent; without effect on a run that is over."""
+        registry = self._registry
+        text = " ".join("".join(c if c.isprintable() else " " for c in reason).split())[:MAX_REASON]
+        with registry.changed:
+            if digest in registry.ended():
+                return
+            run = self._offered(node, digest)
+            now = registry.clock()
+            registry.feed(
+                digest,
+                NodeLeft(node, text or "no reason given"),
+                also=lambda: registry.journal.set_member(digest, node, joined=False, at_ms=now, reason=text),
+            )
+            run.joined.discard(node)
+
+    def next_work(self, node: str, digests: Sequence[str], wait_s: float, gone: Callable[[], bool]) -> Work | None:
+        """What ``node`` is to do in one of these runs; waits at most ``wait_s`` seconds. ``None``: nothing yet.
+
+        A node's newer call ends its older one. ``gone`` says that the caller hung up. Raises ``RemoteProtocolError``
+        for a run that the node never joined, ``WireError`` when the coordinator is shutting down.
+        """
+        registry, end = self._registry, time.monotonic() + wait_s
+        with registry.changed:
+            turn = self._polls[node] = self._polls.get(node, 0) + 1
+            registry.changed.notify_all()
+            while not registry.closing:
+                if self._polls[node] != turn or gone():
+                    return None
+                work = self._work(node, digests)
+                if work is not None and work.ended is not None:
+                    self._told.add((work.ended.digest, node))
+                left = end - time.monotonic()
+                if work is not None or left <= 0:
+                    return work
+                registry.changed.wait(left)
+        raise WireError("the coordinator is shutting down", hint="try again later")
+
+    def wake(self) -> None:
+        """Have waiting calls look again: one of their callers hung up."""
+        with self._registry.changed:
+            self._registry.changed.notify_all()
+
+    def untold(self) -> int:
+        """How many nodes have not yet heard that a run they joined is over."""
+        registry = self._registry
+        with registry.changed:
+            members = {d: registry.journal.members(d) for d in registry.ended_here()}
+            due = {(d, node) for d, nodes in members.items() for node, (joined, _) in nodes.items() if joined}
+            return len(due - self._told)
+
+    def _work(self, node: str, digests: Sequence[str]) -> Work | None:
+        registry = self._registry
+        for digest in dict.fromkeys(digests):
+            over = registry.ended().get(digest)
+            if over is not None and self._took_part(digest, node):
+                return Work(ended=over)
+            run = self._offered(node, digest)
+            if node not in run.joined:
+                raise RemoteProtocolError(f"node {node} has not joined run {digest[:12]}", hint="join it first")
+            if node not in run.machine.state.present:  # a straggler's sign of life: in again from the next round on
+                registry.feed(digest, NodeJoined(node))
+            state = run.machine.state
+            if state.phase is Phase.EXCHANGE and node in state.cohort and node not in state.contributed:
+                slot = Slot(digest, state.round, run.machine.exchange, state.attempt, node)
+                return Work(slot, run.row.broadcast, run.row.broadcast_bytes, run.deadlines[state.token])
+        return None
+
+    def broadcast(self, node: str, digest: str, offset: int, chunk: int) -> Iterator[bytes]:
+        """A broadcast from ``offset`` on, in pieces. Only what an open exchange offers to this node can be had."""
+        registry = self._registry
+        with registry.changed:
+            mine = [r for r in registry.running() if _sent_to(r, node)]
+            run = next((r for r in mine if digest and r.row.broadcast == digest), None)
+            if run is None:
+                raise RemoteProtocolError(
+                    f"broadcast {digest[:12]!r} is not on offer to node {node}", hint="ask for the next work"
+                )
+            if offset > run.row.broadcast_bytes:
+                raise RemoteProtocolError(f"broadcast {digest[:12]} has {run.row.broadcast_bytes} bytes, not {offset}")
+            run_digest, round_ = run.digest, run.machine.state.round
+            pieces = registry.blobs.chunks(digest, offset, chunk)
+        sent = 0
+        try:
+            for piece in pieces:
+                sent += len(piece)
+                yield piece
+        finally:
+            registry.journal.add_traffic(run_digest, round_, node, down=sent)
+
+    # Contributions ----------------------------------------------------------------------------------------------------
+    def accepted(self, slot: Slot) -> Submission | None:
+        """The contribution that was accepted for ``slot``, at any time."""
+        found = self._registry.journal.submissions(slot.digest, slot.round, slot.exchange, slot.attempt)
+        return found.get(slot.node)
+
+    def schema(self, slot: Slot, payload_digest: str) -> Schema:
+        """The schema that a contribution must fit. Raises ``RemoteProtocolError``, saying what is open, if not due."""
+        with self._registry.changed:
+            run = self._offered(slot.node, slot.digest)
+            run.machine.check(ContributionAccepted(slot.node, slot.round, slot.exchange, slot.attempt, payload_digest))
+            return run.method.schema(slot.exchange)
+
+    def accept(self, slot: Slot, payload: bytes, key: bytes) -> None:
+        """Store a contribution that was checked, and count it. Durable when this returns."""
+        registry = self._registry
+        with registry.changed:
+            run = self._offered(slot.node, slot.digest)
+            blob = registry.blobs.put(payload)
+            event = ContributionAccepted(slot.node, slot.round, slot.exchange, slot.attempt, blob)
+            run.machine.check(event)
+            entry = Submission(
+                slot.digest,
+                slot.round,
+                slot.exchange,
+                slot.attempt,
+                slot.node,
+                blob,
+                key,
+                len(payload),
+                registry.clock(),
+            )
+
+            def also() -> None:
+                registry.journal.add_submission(entry)
+                registry.journal.add_traffic(slot.digest, slot.round, slot.node, up=len(payload))
+
+            registry.feed(slot.digest, event, also=also)
+
+    def _took_part(self, digest: str, node: str) -> bool:
+        return self._registry.journal.members(digest).get(node, (False, ""))[0]
+
+    def _offered(self, node: str, digest: str) -> Run:
+        """The open run, as this node may know it: one that names others is as good as unknown to it."""
+        run = self._registry.open_run(digest)
+        if not _may_see(run, node):
+            raise RemoteProtocolError(f"run {digest[:12]!r} is not known here", hint="list the plans on offer")
+        return run
+
+
+def _may_see(run: Run, node: str) -> bool:
+    return not run.plan.cohort.nodes or node in run.plan.cohort.nodes
+
+
+def _sent_to(run: Run, node: str) -> bool:
+    return run.machine.state.phase is Phase.EXCHANGE and node in run.machine.state.cohort

@@ -1,0 +1,291 @@
+"""The journal: one SQLite file that says where every run stands. What it does not hold was never acknowledged.
+
+Write-ahead log with ``synchronous=FULL``: a committed transaction survives a power cut. Values only ever travel as
+parameters. The daemon and the command line may have it open at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsecure_coordinator.blobs import StoreError
+
+__all__ = ["JOURNAL_NAME", "Journal", "RunRow", "Submission"]
+
+JOURNAL_NAME = "journal.sqlite"
+
+#: Version of the tables below; a file of another version is refused.
+SCHEMA_VERSION = 1
+#: How long one process waits for the other's transaction (seconds).
+BUSY_SECONDS = 30.0
+
+_TABLES = """
+CREATE TABLE runs (
+  digest TEXT PRIMARY KEY, name TEXT NOT NULL, canonical BLOB NOT NULL, created_ms INTEGER NOT NULL,
+  phase TEXT NOT NULL,
+  machine TEXT NOT NULL, exchange TEXT NOT NULL, server TEXT NOT NULL, broadcast TEXT NOT NULL,
+  broadcast_bytes INTEGER NOT NULL, deadlines TEXT NOT NULL, round_started_ms INTEGER NOT NULL,
+  ended_ms INTEGER NOT NULL, reason TEXT NOT NULL) STRICT;
+CREATE TABLE members (
+  digest TEXT NOT NULL, node TEXT NOT NULL, joined INTEGER NOT NULL, at_ms INTEGER NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY (digest, node)) STRICT;
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY, digest TEXT NOT NULL, at_ms INTEGER NOT NULL, kind TEXT NOT NULL,
+  detail TEXT NOT NULL) STRICT;
+CREATE INDEX events_of_run ON events (digest, id);
+CREATE TABLE submissions (
+  digest TEXT NOT NULL, round INTEGER NOT NULL, exchange TEXT NOT NULL, attempt INTEGER NOT NULL, node TEXT NOT NULL,
+  payload TEXT NOT NULL, key BLOB NOT NULL, bytes INTEGER NOT NULL, at_ms INTEGER NOT NULL, kept INTEGER NOT NULL,
+  PRIMARY KEY (digest, round, exchange, attempt, node)) STRICT;
+CREATE TABLE metrics (
+  digest TEXT NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, value REAL,
+  PRIMARY KEY (digest, round, name)) STRICT;
+CREATE TABLE traffic (
+  digest TEXT NOT NULL, round INTEGER NOT NULL, node TEXT NOT NULL, up INTEGER NOT NULL, down INTEGER NOT NULL,
+  PRIMARY KEY (digest, round, node)) STRICT;
+CREATE TABLE abort_requests (digest TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """Everything durable about a run.
+
+    ``phase`` is ``NEW`` until the daemon has prepared it. ``machine``: snapshot of the round machine. ``server`` and
+    ``broadcast``: digests of blobs. ``deadlines``: JSON, token -> milliseconds since 1970. ``reason``: why it ended, in
+    words. Milliseconds are 0 for what has not happened.
+    """
+
+    digest: str
+    name: str
+    canonical: bytes
+    created_ms: int
+    phase: str = "NEW"
+    machine: str = ""
+    exchange: str = ""
+    server: str = ""
+    broadcast: str = ""
+    broadcast_bytes: int = 0
+    deadlines: str = "{}"
+    round_started_ms: int = 0
+    ended_ms: int = 0
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has its final state."""
+        return self.phase in ("COMPLETED", "ABORTED")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """An accepted contribution. ``payload``: digest of its bytes; ``key``: the ``UploadKey`` that declared it."""
+
+    digest: str
+    round: int
+    exchange: str
+    attempt: int
+    node: str
+    payload: str
+    key: bytes
+    bytes: int
+    at_ms: int
+    kept: int = 1
+
+
+_RUN_COLUMNS = ", ".join(RunRow.__slots__)
+_SUBMISSION_COLUMNS = ", ".join(Submission.__slots__)
+
+
+class Journal:
+    """Open (and create) the journal. Safe to share between threads. Raises ``StoreError`` naming the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock, self._depth = path, threading.RLock(), 0
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path}: cannot be opened: {error}", hint="check the store's permissions") from None
+        try:
+            with self._guard():
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+                self._create()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _create(self) -> None:
+        with self.transaction():
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                for statement in _TABLES.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            elif version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{self._path}: journal of format {version} where {SCHEMA_VERSION} is due",
+                    hint="use the version of fedsecure that wrote it",
+                )
+
+    def close(self) -> None:
+        """Close the file; committed transactions are on disk already."""
+        with self._lock:
+            self._db.close()
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self._path}: journal failed: {error}", hint="check the disk: space, permissions, health"
+            ) from None
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All statements inside become durable together, or none. Nests: the outermost commits."""
+        with self._lock, self._guard():
+            if self._depth == 0:
+                self._db.execute("BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+            except BaseException:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._db.execute("ROLLBACK")
+                raise
+            self._depth -= 1
+            if self._depth == 0:
+                self._db.execute("COMMIT")
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> int:
+        with self.transaction():
+            return self._db.execute(statement, values).rowcount
+
+    def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock, self._guard():
+            return self._db.execute(statement, values).fetchall()
+
+    # Runs -------------------------------------------------------------------------------------------------------------
+    def add_run(self, row: RunRow) -> bool:
+        """Add a run; ``False`` when its digest is known already (nothing is changed)."""
+        marks = ", ".join("?" * len(RunRow.__slots__))
+        values = tuple(getattr(row, c) for c in RunRow.__slots__)
+        return self._write(f"INSERT OR IGNORE INTO runs ({_RUN_COLUMNS}) VALUES ({marks})", values) == 1  # noqa: S608
+
+    def save_run(self, row: RunRow) -> None:
+        """Replace a run's row."""
+        columns = RunRow.__slots__[1:]
+        assigned = ", ".join(f"{c} = ?" for c in columns)
+        values = (*(getattr(row, c) for c in columns), row.digest)
+        self._write(f"UPDATE runs SET {assigned} WHERE digest = ?", values)  # noqa: S608
+
+    def runs(self) -> list[RunRow]:
+        """All runs, oldest first."""
+        return [RunRow(*r) for r in self._read(f"SELECT {_RUN_COLUMNS} FROM runs ORDER BY created_ms, digest")]  # noqa: S608
+
+    def digests(self) -> list[str]:
+        """Digests of all runs."""
+        return [r[0] for r in self._read("SELECT digest FROM runs")]
+
+    def request_abort(self, digest: str, reason: str) -> None:
+        """Leave a request for the daemon, which takes it up within a second, or when it next starts."""
+        self._write("INSERT OR REPLACE INTO abort_requests VALUES (?, ?)", (digest, reason))
+
+    def abort_requests(self) -> dict[str, str]:
+        """Digest -> reason, of requests not yet taken up."""
+        return dict(self._read("SELECT digest, reason FROM abort_requests"))
+
+    def drop_abort_request(self, digest: str) -> None:
+        """The request was taken up."""
+        self._write("DELETE FROM abort_requests WHERE digest = ?", (digest,))
+
+    # Nodes ------------------------------------------------------------------------------------------------------------
+    def set_member(self, digest: str, node: str, *, joined: bool, at_ms: int, reason: str = "") -> None:
+        """Note that a node joined a run, or refused it and why."""
+        self._write("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?, ?)", (digest, node, int(joined), at_ms, reason))
+
+    def members(self, digest: str) -> dict[str, tuple[bool, str]]:
+        """Node -> (joined, reason of a refusal)."""
+        rows = self._read("SELECT node, joined, reason FROM members WHERE digest = ? ORDER BY node", (digest,))
+        return {node: (bool(joined), reason) for node, joined, reason in rows}
+
+    # Events -----------------------------------------------------------------------------------------------------------
+    def add_event(self, digest: str, at_ms: int, kind: str, **detail: Any) -> None:
+        """Append to a run's history."""
+        text = json.dumps(detail, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        self._write("INSERT INTO events (digest, at_ms, kind, detail) VALUES (?, ?, ?, ?)", (digest, at_ms, kind, text))
+
+    def events(self, digest: str) -> list[tuple[int, str, dict[str, Any]]]:
+        """A run's history, oldest first: (milliseconds, kind, detail)."""
+        rows = self._read("SELECT at_ms, kind, detail FROM events WHERE digest = ? ORDER BY id", (digest,))
+        return [(at, kind, json.loads(detail)) for at, kind, detail in rows]
+
+    # Contributions ----------------------------------------------------------------------------------------------------
+    def add_submission(self, submission: Submission) -> None:
+        """Note an accepted contribution. One exists at most for (run, round, exchange, attempt, node)."""
+        marks = ", ".join("?" * len(Submission.__slots__))
+        values = tuple(getattr(submission, c) for c in Submission.__slots__)
+        self._write(f"INSERT INTO submissions ({_SUBMISSION_COLUMNS}) VALUES ({marks})", values)  # noqa: S608
+
+    def submissions(self, digest: str, round_: int, exchange: str, attempt: int) -> dict[str, Submission]:
+        """Node -> its accepted contribution to one attempt of an exchange."""
+        statement = (
+            f"SELECT {_SUBMISSION_COLUMNS} FROM submissions "  # noqa: S608
+            "WHERE digest = ? AND round = ? AND exchange = ? AND attempt = ?"
+        )
+        rows = [Submission(*r) for r in self._read(statement, (digest, round_, exchange, attempt))]
+        return {s.node: s for s in rows}
+
+    def release_submissions(self, digest: str) -> None:
+        """The blobs of a run's contributions so far are no longer needed; that they were accepted stays known."""
+        self._write("UPDATE submissions SET kept = 0 WHERE digest = ? AND kept = 1", (digest,))
+
+    def needed_blobs(self) -> set[str]:
+        """Digests of all blobs that some run still needs."""
+        rows = self._read(
+            "SELECT server FROM runs UNION SELECT broadcast FROM runs "
+            "UNION SELECT payload FROM submissions WHERE kept = 1"
+        )
+        return {r[0] for r in rows if r[0]}
+
+    # Figures ----------------------------------------------------------------------------------------------------------
+    def set_metric(self, digest: str, round_: int, name: str, value: float | None) -> None:
+        """One figure of a round; ``None`` when it is not a finite number."""
+        self._write("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", (digest, round_, name, value))
+
+    def metrics(self, digest: str) -> dict[int, dict[str, float | None]]:
+        """Round -> name -> value."""
+        found: dict[int, dict[str, float | None]] = {}
+        rows = self._read("SELECT round, name, value FROM metrics WHERE digest = ? ORDER BY round, name", (digest,))
+        for round_, name, value in rows:
+            found.setdefault(round_, {})[name] = value
+        return found
+
+    def add_traffic(self, digest: str, round_: int, node: str, *, up: int = 0, down: int = 0) -> None:
+        """Add payload bytes that a node sent (``up``) or was sent (``down``) in a round."""
+        self._write(
+            "INSERT INTO traffic VALUES (?, ?, ?, ?, ?) ON CONFLICT (digest, round, node) "
+            "DO UPDATE SET up = up + excluded.up, down = down + excluded.down",
+            (digest, round_, node, up, down),
+        )
+
+    def traffic(self, digest: str) -> dict[int, dict[str, tuple[int, int]]]:
+        """Round -> node -> (bytes up, bytes down)."""
+        found: dict[int, dict[str, tuple[int, int]]] = {}
+        for round_, node, up, down in self._read(
+            "SELECT round, node, up, down FROM traffic WHERE digest = ? ORDER BY round, node", (digest,)
+        ):
+            found.setdefault(round_, {})[node] = (up, down)
+        return found

@@ -1,0 +1,267 @@
+"""The registry of runs: takes events, makes their consequences durable, and only then shows them to anyone.
+
+One lock over all runs; whoever waits for a change (a long poll, the worker) waits on its condition. Computation
+happens outside the lock, in the worker.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedsecure.errors import RemoteProtocolError
+from fedsecure.rounds import (
+    Abort,
+    Action,
+    Aggregate,
+    Complete,
+    DeadlinePassed,
+    Event,
+    OperatorAborted,
+    Phase,
+    RoundState,
+    StartExchange,
+    UpdateFailed,
+)
+from fedsecure.tensors import Tensors
+from fedsecure_coordinator.blobs import BlobStore
+from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.notices import Notice, describe
+from fedsecure_coordinator.runs import BroadcastFailed, BuildMethod, Run, one_line, plan_of
+
+__all__ = ["Registry"]
+
+
+def _nothing() -> None:
+    """Nothing else to write."""
+
+
+class Registry:
+    """All runs of a coordinator.
+
+    ``clock``: milliseconds since 1970. ``listen`` is called with every notice, after it is durable. Runs that the
+    journal knows, new or from before a restart, are taken up by ``prepare``.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        blobs: BlobStore,
+        build_method: BuildMethod,
+        *,
+        clock: Callable[[], int],
+        listen: Callable[[Notice], None] = lambda notice: None,
+    ) -> None:
+        self.journal, self.blobs, self.clock = journal, blobs, clock
+        self._build_method, self._listen = build_method, listen
+        self.changed = threading.Condition(threading.RLock())
+        self.closing = False
+        self._runs: dict[str, Run] = {}
+        self._ended: dict[str, RunRow] = {}
+        self._ended_before: set[str] = set()
+        self._due: list[str] = []
+        self._exchange_over: Callable[[str], None] = lambda digest: None
+
+    def on_exchange_over(self, call: Callable[[str], None]) -> None:
+        """Have ``call(digest)`` called, under the lock, when contributions to a run's exchange are no longer due."""
+        self._exchange_over = call
+
+    def close(self) -> None:
+        """Shutting down: whoever waits returns at once."""
+        with self.changed:
+            self.closing = True
+            self.changed.notify_all()
+
+    # Taking up runs ---------------------------------------------------------------------------------------------------
+    def unprepared(self) -> list[RunRow]:
+        """Rows in the journal that are not in memory yet: submitted since, or from before a restart."""
+        with self.changed:
+            if not set(self.journal.digests()) - set(self._runs) - set(self._ended):
+                return []
+            return [r for r in self.journal.runs() if r.digest not in self._runs and r.digest not in self._ended]
+
+    def prepare(self, row: RunRow, initial: Callable[[Run], Tensors]) -> None:
+        """Take a run up: restore it where it was, or, if it is new, compute ``initial`` and open it to nodes.
+
+        A plan that cannot be run here ends with that reason; it does not raise, and does not stop the others.
+        """
+        if row.ended:
+            with self.changed:
+                self._ended[row.digest] = row
+                self._ended_before.add(row.digest)
+                self._exchange_over(row.digest)
+            return
+        try:
+            joined = {node for node, (is_in, _) in self.journal.members(row.digest).items() if is_in}
+            run = Run.restored(row, self._build_method(plan_of(row)), joined)
+            first = None if row.server else initial(run)
+        except Exception as error:
+            self._cannot_prepare(row, one_line(error))
+            return
+        with self.changed:
+            if first is None:
+                run.row = run.with_grace(self.clock())
+                self._save_and_tell(run.row, [("resumed", {"where": run.machine.where()})])
+            else:
+                run.row, run.server = replace(row, server=self.blobs.put(first.to_bytes())), first
+                run.row = run.after(run.machine.pending(), None, self.blobs, self.clock())
+                self._save_and_tell(run.row, [("opened", {"rounds": run.plan.rounds})])
+            self._runs[row.digest] = run
+            self._perform(run, run.machine.pending())
+            self.changed.notify_all()
+
+    def _cannot_prepare(self, row: RunRow, reason: str) -> None:
+        """End a run that has no machine to end it."""
+        state = RoundState(phase=Phase.ABORTED, reason="update", detail=reason).model_dump_json()
+        ended = replace(
+            row, phase="ABORTED", machine=state, ended_ms=self.clock(), reason=f"update: {reason}", deadlines="{}"
+        )
+        with self.changed:
+            self._ended[row.digest] = ended
+            self._save_and_tell(ended, [("aborted", {"reason": ended.reason, "missing": []})])
+            self.changed.notify_all()
+
+    # Events -----------------------------------------------------------------------------------------------------------
+    def feed(
+        self,
+        digest: str,
+        event: Event,
+        *,
+        server: tuple[str, Tensors] | None = None,
+        also: Callable[[], None] = _nothing,
+    ) -> None:
+        """Apply an event to a run: machine, journal, then everyone who waits.
+
+        ``also`` writes to the journal in the same transaction. ``server``: blob and tensors of a new coordinator's
+        state. Raises what the machine raises, and ``DataError`` when the store cannot be written; then nothing has
+        changed.
+        """
+        with self.changed:
+            run = self.open_run(digest)
+            before = run.machine.snapshot()
+            actions = run.machine.handle(event)
+            if not actions and run.machine.snapshot() == before:
+                return
+            try:
+                row = run.after(actions, server, self.blobs, self.clock())
+                notices = [n for n in (describe(happening) for happening in (event, *actions)) if n]
+                self._save_and_tell(row, notices, also, release=row.ended or server is not None)
+            except BroadcastFailed as error:
+                run.machine.restore(before)
+                self.feed(digest, UpdateFailed(str(error)), also=also)
+                return
+            except BaseException:
+                run.machine.restore(before)
+                raise
+            run.row = row
+            run.server = server[1] if server else run.server
+            self._perform(run, actions)
+            if any(isinstance(a, Aggregate | StartExchange | Complete | Abort) for a in actions):
+                self._exchange_over(digest)
+            self.changed.notify_all()
+
+    def _save_and_tell(
+        self,
+        row: RunRow,
+        notices: Sequence[tuple[str, dict[str, Any]]],
+        also: Callable[[], None] = _nothing,
+        *,
+        release: bool = False,
+    ) -> None:
+        with self.journal.transaction():
+            also()
+            if release:
+                self.journal.release_submissions(row.digest)
+            for kind, detail in notices:
+                self.journal.add_event(row.digest, self.clock(), kind, **detail)
+            self.journal.save_run(row)
+        for kind, detail in notices:
+            self._tell(row, kind, detail)
+
+    def _tell(self, row: RunRow, kind: str, detail: dict[str, Any]) -> None:
+        self._listen(Notice(row.digest, row.name, kind, detail))
+
+    def _perform(self, run: Run, actions: Sequence[Action]) -> None:
+        if any(isinstance(a, Aggregate) for a in actions) and run.digest not in self._due:
+            self._due.append(run.digest)
+        if any(isinstance(a, Complete | Abort) for a in actions):
+            self._ended[run.digest] = run.row
+            del self._runs[run.digest]
+
+    def note(self, digest: str, kind: str, detail: dict[str, Any]) -> None:
+        """Add something to a run's history that changes nothing about its state."""
+        with self.changed:
+            row = self._runs[digest].row if digest in self._runs else self._ended.get(digest)
+            if row is not None:
+                self.journal.add_event(digest, self.clock(), kind, **detail)
+                self._tell(row, kind, detail)
+
+    def pass_deadlines(self) -> None:
+        """Feed ``DeadlinePassed`` for every deadline that the clock has passed."""
+        with self.changed:
+            now = self.clock()
+            due = [(d, t) for d, run in self._runs.items() for t, at in run.deadlines.items() if at <= now]
+            for digest, token in due:
+                if digest in self._runs:
+                    self.feed(digest, DeadlinePassed(token))
+
+    def take_abort_requests(self) -> None:
+        """End the runs that an operator asked to end from the command line."""
+        for digest, reason in self.journal.abort_requests().items():
+            with self.changed:
+                if digest in self._runs:
+                    self.feed(digest, OperatorAborted(reason), also=lambda d=digest: self.journal.drop_abort_request(d))  # type: ignore[misc]
+                elif digest in self._ended:
+                    self.journal.drop_abort_request(digest)
+
+    def next_due(self, timeout: float) -> str | None:
+        """Wait at most ``timeout`` seconds for a run whose contributions are to be aggregated."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._due or self.closing, timeout)
+            return self._due.pop(0) if self._due and not self.closing else None
+
+    def prune(self) -> None:
+        """Remove blobs that no run needs any more."""
+        with self.changed:
+            needed = self.journal.needed_blobs()
+            for digest in self.blobs.digests():
+                if digest not in needed:
+                    self.blobs.remove(digest)
+
+    # Looking ----------------------------------------------------------------------------------------------------------
+    def running(self) -> list[Run]:
+        """Runs that have not ended. Hold ``changed`` while looking at them."""
+        return list(self._runs.values())
+
+    def run(self, digest: str) -> Run | None:
+        """The run, if it has not ended. Hold ``changed`` while looking at it."""
+        return self._runs.get(digest)
+
+    def ended(self) -> dict[str, RunRow]:
+        """Final rows of the runs that are over."""
+        with self.changed:
+            return dict(self._ended)
+
+    def ended_here(self) -> set[str]:
+        """Digests of the runs that ended since this process began."""
+        with self.changed:
+            return set(self._ended) - self._ended_before
+
+    def idle(self) -> bool:
+        """Whether no run is left to do, submitted ones included."""
+        with self.changed:
+            return not self._runs and not self.unprepared()
+
+    def open_run(self, digest: str) -> Run:
+        """The run, if it has not ended. Raises ``RemoteProtocolError`` saying that it is over, or not known."""
+        run = self._runs.get(digest)
+        if run is not None:
+            return run
+        if digest in self._ended:
+            row = self._ended[digest]
+            raise RemoteProtocolError(
+                f"run {digest[:12]} is over: {row.phase}" + (f" ({row.reason})" if row.reason else "")
+            )
+        raise RemoteProtocolError(f"run {digest[:12]!r} is not known here", hint="list the plans on offer")

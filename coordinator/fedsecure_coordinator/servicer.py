@@ -1,0 +1,250 @@
+"""The gRPC service: checks who calls, translates messages, and decides nothing."""
+# ruff: noqa: N802 - the names of the calls are those of the protocol
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+
+from fedsecure import __version__
+from fedsecure.errors import FedSecureError, RemoteProtocolError, WireError
+from fedsecure.wire.codec import PROTOCOL
+from fedsecure.wire.status import to_status
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer
+from fedsecure_coordinator.blobs import StoreError
+from fedsecure_coordinator.desk import Desk, Work
+from fedsecure_coordinator.gate import Gate
+from fedsecure_coordinator.uploads import Uploads
+
+__all__ = ["Servicer", "ServicerLimits"]
+
+_log = logging.getLogger("fedsecure.coordinator")
+#: Uploads of one node at the same time; one more ends the oldest.
+MAX_UPLOADS = 3
+#: A node can be in no more runs at once than this.
+MAX_RUNS = 1000
+_STATES = {
+    "JOINING": pb.RUN_STATE_JOINING,
+    "EXCHANGE": pb.RUN_STATE_RUNNING,
+    "AGGREGATING": pb.RUN_STATE_RUNNING,
+    "COMPLETED": pb.RUN_STATE_COMPLETED,
+    "ABORTED": pb.RUN_STATE_ABORTED,
+}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServicerLimits:
+    """See ``LimitSettings``; times in milliseconds."""
+
+    federation: str
+    max_wait_ms: int
+    chunk_bytes: int
+    clock_skew_ms: int
+
+
+class Servicer(CoordinatorServicer):
+    """Every call of ``coordinator.proto``. ``clock``: milliseconds since 1970."""
+
+    def __init__(
+        self, desk: Desk, uploads: Uploads, gate: Gate, limits: ServicerLimits, *, clock: Callable[[], int]
+    ) -> None:
+        self._desk, self._uploads, self._gate, self._limits, self._clock = desk, uploads, gate, limits, clock
+        self._lock = threading.Lock()
+        self._uploading: dict[str, deque[grpc.ServicerContext]] = {}
+
+    def Hello(self, request: pb.HelloRequest, context: grpc.ServicerContext) -> pb.HelloReply:
+        """Versions, clocks, federation."""
+
+        def answer() -> pb.HelloReply:
+            self._gate.require_node(context, request.node_id)
+            now = self._clock()
+            if request.protocol != PROTOCOL:
+                raise RemoteProtocolError(
+                    f"node {request.node_id} speaks protocol {request.protocol}, this coordinator {PROTOCOL}",
+                    hint=f"install the version of fedsecure that goes with the coordinator's {__version__}",
+                )
+            skew = request.unix_ms - now
+            if abs(skew) > self._limits.clock_skew_ms:
+                side = "ahead of" if skew > 0 else "behind"
+                raise RemoteProtocolError(
+                    f"clock skew: the clock of node {request.node_id} is {abs(skew) / 1000:.0f} s {side} "
+                    f"the coordinator's (allowed: {self._limits.clock_skew_ms / 1000:.0f} s)",
+                    hint="set both clocks, for instance by NTP",
+                )
+            return pb.HelloReply(
+                federation=self._limits.federation,
+                version=__version__,
+                protocol=PROTOCOL,
+                unix_ms=now,
+                max_wait_ms=self._limits.max_wait_ms,
+                chunk_bytes=self._limits.chunk_bytes,
+            )
+
+        return _guarded(context, answer)
+
+    def ListPlans(self, request: pb.ListPlansRequest, context: grpc.ServicerContext) -> pb.ListPlansReply:
+        """The plans open to this node, and those it takes part in."""
+
+        def answer() -> pb.ListPlansReply:
+            self._gate.require_node(context, request.node_id)
+            plans = [
+                pb.OfferedPlan(digest=row.digest, canonical=row.canonical, state=_STATES[row.phase], joined=joined)
+                for row, joined in self._desk.offers(request.node_id)
+            ]
+            return pb.ListPlansReply(plans=plans)
+
+        return _guarded(context, answer)
+
+    def Join(self, request: pb.JoinRequest, context: grpc.ServicerContext) -> pb.JoinReply:
+        """The node is ready."""
+
+        def answer() -> pb.JoinReply:
+            self._gate.require_node(context, request.node_id)
+            row = self._desk.join(request.node_id, request.plan_digest)
+            return pb.JoinReply(state=_STATES[row.phase])
+
+        return _guarded(context, answer)
+
+    def Refuse(self, request: pb.RefuseRequest, context: grpc.ServicerContext) -> pb.RefuseReply:
+        """The node takes no part (any more)."""
+
+        def answer() -> pb.RefuseReply:
+            self._gate.require_node(context, request.node_id)
+            self._desk.refuse(request.node_id, request.plan_digest, request.reason)
+            return pb.RefuseReply()
+
+        return _guarded(context, answer)
+
+    def NextWork(self, request: pb.NextWorkRequest, context: grpc.ServicerContext) -> pb.NextWorkReply:
+        """What to do next; a bounded wait."""
+
+        def answer() -> pb.NextWorkReply:
+            self._gate.require_node(context, request.node_id)
+            if len(request.plan_digests) > MAX_RUNS:
+                raise RemoteProtocolError(f"{len(request.plan_digests)} runs are asked for (allowed: {MAX_RUNS})")
+            context.add_callback(self._desk.wake)
+            wait_s = min(request.wait_ms, self._limits.max_wait_ms) / 1000
+            gone = lambda: not context.is_active()  # noqa: E731
+            return _work(self._desk.next_work(request.node_id, list(request.plan_digests), wait_s, gone))
+
+        return _guarded(context, answer)
+
+    def Download(self, request: pb.DownloadRequest, context: grpc.ServicerContext) -> Iterator[pb.Chunk]:
+        """A broadcast, from an offset."""
+
+        def start() -> Iterator[bytes]:
+            self._gate.require_node(context, request.node_id)
+            return self._desk.broadcast(request.node_id, request.digest, request.offset, self._limits.chunk_bytes)
+
+        pieces = _guarded(context, start)
+        while (piece := _guarded(context, lambda: next(pieces, None))) is not None:
+            yield pb.Chunk(data=piece)
+
+    def UploadOffset(self, request: pb.UploadOffsetRequest, context: grpc.ServicerContext) -> pb.UploadOffsetReply:
+        """How much of an upload is stored for good."""
+
+        def answer() -> pb.UploadOffsetReply:
+            self._gate.require_node(context, request.key.node_id)
+            offset, complete = self._uploads.offset(request.key)
+            return pb.UploadOffsetReply(offset=offset, complete=complete)
+
+        return _guarded(context, answer)
+
+    def Upload(self, request_iterator: Iterator[pb.UploadMessage], context: grpc.ServicerContext) -> pb.UploadReply:
+        """A contribution: one header, then its bytes."""
+
+        def answer() -> pb.UploadReply:
+            first = next(request_iterator, None)
+            if first is None or first.WhichOneof("part") != "header":
+                raise RemoteProtocolError("upload: does not begin with a header")
+            key = first.header.key
+            self._gate.require_node(context, key.node_id)
+            with self._one_of_few(key.node_id, context):
+                offset, complete = self._uploads.receive(key, first.header.offset, _pieces(request_iterator))
+            return pb.UploadReply(offset=offset, complete=complete)
+
+        return _guarded(context, answer)
+
+    def _one_of_few(self, node: str, context: grpc.ServicerContext) -> _Held:
+        with self._lock:
+            held = self._uploading.setdefault(node, deque())
+            held.append(context)
+            oldest = held[0] if len(held) > MAX_UPLOADS else None
+        if oldest is not None:
+            oldest.cancel()
+        return _Held(self, node, context)
+
+    def _release(self, node: str, context: grpc.ServicerContext) -> None:
+        with self._lock:
+            held = self._uploading.get(node)
+            if held is not None and context in held:
+                held.remove(context)
+                if not held:
+                    del self._uploading[node]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A node's place among its uploads, given back when the block ends."""
+
+    servicer: Servicer
+    node: str
+    context: grpc.ServicerContext
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self.servicer._release(self.node, self.context)
+
+
+def _pieces(messages: Iterator[pb.UploadMessage]) -> Iterator[bytes]:
+    for message in messages:
+        if message.WhichOneof("part") != "data":
+            raise RemoteProtocolError("upload: a second header")
+        yield message.data
+
+
+def _work(work: Work | None) -> pb.NextWorkReply:
+    if work is None:
+        return pb.NextWorkReply(nothing=pb.Nothing())
+    if work.ended is not None:
+        ended = pb.Ended(plan_digest=work.ended.digest, state=_STATES[work.ended.phase], reason=work.ended.reason)
+        return pb.NextWorkReply(ended=ended)
+    assert work.slot is not None
+    exchange = pb.Exchange(
+        plan_digest=work.slot.digest,
+        round=work.slot.round,
+        attempt=work.slot.attempt,
+        exchange=work.slot.exchange,
+        broadcast_digest=work.broadcast,
+        broadcast_bytes=work.broadcast_bytes,
+        deadline_unix_ms=work.deadline_ms,
+    )
+    return pb.NextWorkReply(exchange=exchange)
+
+
+def _guarded(context: grpc.ServicerContext, answer: Callable[[], T]) -> T:
+    """The answer; an error of ours becomes a status, and one that is nobody's says so without details."""
+    error: FedSecureError
+    try:
+        return answer()
+    except StoreError as fault:
+        _log.error("%s", fault)
+        error = WireError("the coordinator's store is out of order", hint="its operator must read its log; try later")
+    except FedSecureError as fault:
+        error = fault
+    except grpc.RpcError:  # the caller hung up
+        raise
+    except Exception:
+        _log.exception("a call failed")
+        error = FedSecureError("the coordinator failed", hint="its operator must read its log")
+    return to_status(context, error)

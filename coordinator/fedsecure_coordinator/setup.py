@@ -1,0 +1,73 @@
+"""The folder of a coordinator: settings from the packaged example, the store, plans put into it."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.resources import files
+from pathlib import Path
+
+from fedsecure.config import validate
+from fedsecure.errors import ConfigError
+from fedsecure.plan import load_plan
+from fedsecure_coordinator.blobs import private_folder
+from fedsecure_coordinator.journal import JOURNAL_NAME, Journal, RunRow
+from fedsecure_coordinator.settings import CONFIG_NAME, CoordinatorSettings, load_settings
+
+__all__ = ["check_new", "example", "open_store", "submit_plan", "write_settings"]
+
+
+def example() -> str:
+    """The text of the packaged ``coordinator.example.toml``."""
+    return files("fedsecure_coordinator").joinpath("coordinator.example.toml").read_text(encoding="utf-8")
+
+
+def check_new(folder: Path, *, federation: str, listen: str) -> None:
+    """Raise ``ConfigError`` when these cannot become a ``coordinator.toml`` in ``folder``."""
+    raw = {"format": 1, "federation": federation, "listen": listen}
+    validate(CoordinatorSettings, raw, "coordinator init")
+    if (folder / CONFIG_NAME).exists():
+        raise ConfigError(f"{folder / CONFIG_NAME}: exists already", hint="use another folder, or move it away")
+
+
+def write_settings(folder: Path, *, federation: str, listen: str) -> Path:
+    """Write ``coordinator.toml`` from the example. Raises ``ConfigError`` when it cannot be written."""
+    text = example()
+    for key, value in (("federation", federation), ("listen", listen)):
+        old = next(line for line in text.splitlines() if line.startswith(f"{key} ="))
+        text = text.replace(old, f"{key} = {json.dumps(value)}")
+    path = folder / CONFIG_NAME
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def open_store(folder: Path, *, create: bool) -> tuple[CoordinatorSettings, Journal]:
+    """Settings and journal of ``folder``. Raises ``ConfigError`` for an absent store, unless ``create`` is set."""
+    settings = load_settings(folder)
+    path = settings.store / JOURNAL_NAME
+    if create:
+        private_folder(settings.store)
+    elif not path.exists():
+        raise ConfigError(f"{settings.store}: no run was ever submitted here", hint="fedsecure coordinator submit PLAN")
+    return settings, Journal(path)
+
+
+def submit_plan(journal: Journal, path: Path, *, max_nodes: int) -> tuple[RunRow, bool]:
+    """Add the run of a plan file; returns its row, and whether it is new.
+
+    Raises ``ConfigError`` for a plan that is wrong, or that names or needs more nodes than this coordinator serves.
+    """
+    plan, _ = load_plan(path)
+    needed = max(plan.cohort.min_nodes, len(plan.cohort.nodes))
+    if needed > max_nodes:
+        raise ConfigError(
+            f"{path}: cohort of {needed} nodes (allowed: <= {max_nodes})",
+            hint="raise limits.max_nodes in coordinator.toml",
+        )
+    row = RunRow(plan.digest(), plan.name, plan.canonical(), time.time_ns() // 1_000_000)
+    new = journal.add_run(row)
+    return next(r for r in journal.runs() if r.digest == row.digest), new

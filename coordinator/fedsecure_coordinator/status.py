@@ -1,0 +1,75 @@
+"""``coordinator status``: the daemon and its runs, once or live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from fedsecure.commands.output import say
+from fedsecure_coordinator.journal import Journal
+from fedsecure_coordinator.lock import is_held
+from fedsecure_coordinator.progress import runs_table
+from fedsecure_coordinator.settings import CoordinatorSettings
+from fedsecure_coordinator.views import figures, run_view
+
+__all__ = ["show_live", "show_once", "status_of"]
+
+#: How often the live view looks again (seconds).
+REFRESH_SECONDS = 1.0
+
+
+def status_of(settings: CoordinatorSettings, journal: Journal) -> dict[str, Any]:
+    """Everything, as JSON."""
+    return {
+        "federation": settings.federation,
+        "listen": settings.listen,
+        "daemon": "running" if is_held(settings.store) else "stopped",
+        "runs": [run_view(journal, row) for row in journal.runs()],
+    }
+
+
+def show_once(status: dict[str, Any]) -> None:
+    """Print it as lines."""
+    say(_headline(status))
+    for run in status["runs"]:
+        nodes = run["nodes"]
+        say(
+            f"{run['digest'][:12]}  {run['name']}  {run['method']}  {run['state']}  round {run['round']}/{run['rounds']}"
+        )
+        if run["reason"]:
+            say(f"    reason: {run['reason']}")
+        say(f"    joined: {', '.join(nodes['joined']) or 'nobody'}")
+        for node, why in nodes["refused"].items():
+            say(f"    refused: {node}: {why}")
+        if nodes["cohort"]:
+            waiting = sorted(set(nodes["cohort"]) - set(nodes["contributed"]))
+            say(f"    {run['exchange']}: waiting for {', '.join(waiting) or 'nobody'}, until {run['deadline'] or '-'}")
+        for entry in run["history"][-3:]:
+            late = f"; too late: {', '.join(entry['stragglers'])}" if entry["stragglers"] else ""
+            say(f"    round {entry['round']}: {figures(entry['metrics'])}{late}")
+
+
+def show_live(status: Callable[[], dict[str, Any]]) -> None:
+    """Show it until Ctrl-C."""
+
+    def view() -> Group:
+        now = status()
+        return Group(Text(_headline(now)), runs_table(now["runs"]))
+
+    try:
+        with Live(view(), console=Console(), auto_refresh=False) as live:
+            while True:
+                time.sleep(REFRESH_SECONDS)
+                live.update(view(), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def _headline(status: dict[str, Any]) -> str:
+    where = f"coordinator of {status['federation']}, {status['listen']}"
+    return f"{where}: daemon {status['daemon']}, {len(status['runs'])} runs"
