@@ -67,7 +67,8 @@ class DemoFederation:
 def make_federation(
     root: Path, data: Mapping[str, Dataset], test: Dataset, tell: Callable[[str], None], *, min_nodes: int
 ) -> DemoFederation:
-    """Make the CA, enrol everybody, hand out the records, write the policies. ``tell`` gets each command that is run."""
+    """Make the CA, enrol everybody, hand out the records, write the policies. ``tell`` gets each command that is
+    run."""
     federation = DemoFederation(root, f"localhost:{free_port()}", tuple(data))
 
     def run(*arguments: str) -> dict[str, Any]:

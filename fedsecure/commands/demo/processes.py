@@ -63,7 +63,8 @@ class _Daemon:
 
 
 class Daemons:
-    """The daemons of a demonstration: started by ``start``, ended when the ``with`` block is left, however it is left."""
+    """The daemons of a demonstration: started by ``start``, ended when the ``with`` block is left, however it is
+    left."""
 
     def __init__(self) -> None:
         self._daemons: list[_Daemon] = []

@@ -1,0 +1,48 @@
+"""Refresh the ``--help`` blocks of README.md; with ``--check``, fail when one differs from what the commands print.
+
+A block is fenced, and stands after a line ``<!-- help: ARGUMENTS -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BLOCK = re.compile(r"(<!-- help:(?P<arguments>[a-z -]*)-->\n```text\n)(?P<text>.*?)(```\n)", re.DOTALL)
+
+
+def printed(arguments: str) -> str:
+    """What ``fedsecure ARGUMENTS --help`` prints, 80 columns wide."""
+    command = [sys.executable, "-m", "fedsecure", *arguments.split(), "--help"]
+    environment = {**os.environ, "COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, timeout=60)
+    return f"$ fedsecure {' '.join([*arguments.split(), '--help'])}\n" + done.stdout.strip() + "\n"
+
+
+def refreshed(text: str) -> str:
+    """README's text with every block as the commands print it now."""
+    return BLOCK.sub(lambda found: found[1] + printed(found["arguments"]) + found[4], text)
+
+
+def main() -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    old = README.read_text(encoding="utf-8")
+    new = refreshed(old)
+    if not check:
+        README.write_text(new, encoding="utf-8")
+    elif new != old:
+        sys.stderr.write("README.md: a --help block is out of date; run `python docs/update_help.py`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

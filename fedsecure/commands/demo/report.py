@@ -1,0 +1,131 @@
+"""The end of a demonstration: the table, what left each node, and where to look."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedsecure.commands.demo.processes import run_command
+from fedsecure.commands.demo.runs import run_views
+from fedsecure.commands.output import say
+
+if TYPE_CHECKING:
+    from fedsecure.commands.demo.federation import DemoFederation
+    from fedsecure.data.dataset import Dataset
+    from fedsecure.plan import Plan
+
+__all__ = ["collect", "print_report"]
+
+
+def _ask(*arguments: str) -> Any:
+    return json.loads(run_command([*arguments, "--json"]))
+
+
+def collect(federation: DemoFederation, plans: list[Plan], data: dict[str, Dataset]) -> dict[str, Any]:
+    """Everything that ``--json`` prints, but the seconds. Verifies every log, and writes previews and exports."""
+    artefacts: dict[str, str] = {"folder": str(federation.root), "logs": str(federation.root / "logs")}
+    views = {view["digest"]: view for view in run_views(federation)}
+    methods = {}
+    for plan in plans:
+        methods[plan.method.name] = _method(views[plan.digest()])
+        out = federation.root / "models" / plan.name
+        run_command(["coordinator", "export", plan.digest(), "--dir", str(federation.coordinator), "--out", str(out)])
+        artefacts[f"model.{plan.method.name}"] = str(out / "model.safetensors")
+        artefacts[f"model_card.{plan.method.name}"] = str(out / "model_card.md")
+        artefacts[f"plan.{plan.method.name}"] = str(federation.root / "plans" / f"{plan.name}.toml")
+    nodes = {node: _node(federation, node, data[node], plans, artefacts) for node in federation.nodes}
+    (federation.root / "result.json").write_text(
+        json.dumps({"methods": methods, "nodes": nodes}, indent=1, allow_nan=False), encoding="utf-8"
+    )
+    artefacts["result"] = str(federation.root / "result.json")
+    return {"methods": methods, "nodes": nodes, "artefacts": artefacts}
+
+
+def _method(view: dict[str, Any]) -> dict[str, Any]:
+    rounds = [
+        {
+            "round": entry["round"],
+            "accuracy": entry["metrics"].get("accuracy"),
+            "bytes_up": sum(entry["bytes_up"].values()),
+            "bytes_down": sum(entry["bytes_down"].values()),
+            "metrics": entry["metrics"],
+        }
+        for entry in view["history"]
+    ]
+    accuracies = [r["accuracy"] for r in rounds]
+    return {
+        "plan": view["name"],
+        "digest": view["digest"],
+        "final_accuracy": accuracies[-1],
+        "best_accuracy": max(accuracies),
+        "rounds": rounds,
+    }
+
+
+def _node(
+    federation: DemoFederation, node: str, dataset: Dataset, plans: list[Plan], artefacts: dict[str, str]
+) -> dict[str, Any]:
+    """One node: its records, its releases from the verified log, a preview of the last one of each plan."""
+    folder = str(federation.node(node))
+    verified = _ask("node", "verify-log", "--dir", folder)
+    releases = _ask("node", "releases", "--dir", folder)["releases"]
+    for plan in plans:
+        shown = [r for r in releases if r["plan"]["digest"] == plan.digest()]
+        if shown:
+            out = federation.root / "previews" / node
+            made = _ask("node", "preview", str(shown[-1]["release"]), "--dir", folder, "--out", str(out))
+            artefacts |= {
+                f"preview.{node}.{plan.method.name}.{kind}": path for kind, path in made.items() if kind != "release"
+            }
+    artefacts[f"log.{node}"] = str(Path(folder) / "store")
+    return {
+        "records": len(dataset),
+        "records_per_class": {n: int(c) for n, c in zip(dataset.classes, dataset.counts(), strict=True) if c},
+        "bytes_up": sum(r["payload"]["bytes"] for r in releases),
+        "condensed": sum(sum((r["class_counts"] or {}).values()) for r in releases),
+        "labels": sorted({r["guarantee"]["label"] for r in releases}),
+        "log": {"verified": verified["ok"], "records": verified["records"], "head": verified["head"]},
+        "releases": releases,
+    }
+
+
+def print_report(result: dict[str, Any]) -> None:
+    """The same for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(title="Accuracy on the held-out records, after each round")
+    table.add_column("method")
+    rounds = max(len(m["rounds"]) for m in result["methods"].values())
+    for i in range(rounds):
+        table.add_column(f"round {i + 1}", justify="right")
+    table.add_column("sent by all nodes", justify="right")
+    for name, method in result["methods"].items():
+        sent = sum(r["bytes_up"] for r in method["rounds"])
+        table.add_row(name, *(f"{r['accuracy']:.3f}" for r in method["rounds"]), f"{sent:,} bytes")
+    console.print(table)
+    left = Table(title="What left each institution (from its signed log)")
+    for column in ("node", "records", "in classes", "releases", "bytes", "condensed images", "guarantee"):
+        left.add_column(column, justify="left" if column in ("node", "guarantee") else "right")
+    for name, node in result["nodes"].items():
+        left.add_row(
+            *(name, str(node["records"]), str(len(node["records_per_class"])), str(len(node["releases"]))),
+            *(f"{node['bytes_up']:,}", str(node["condensed"]), ", ".join(node["labels"])),
+        )
+    console.print(left)
+    _print_places(result)
+
+
+def _print_places(result: dict[str, Any]) -> None:
+    artefacts = result["artefacts"]
+    say("Look at what left:")
+    for name, path in artefacts.items():
+        if name.startswith("preview.") and name.endswith(".html"):
+            say(f"  {name.removeprefix('preview.').removesuffix('.html'):20} {path}")
+    say("And at the rest:")
+    for name in ("result", "logs", *(n for n in artefacts if n.startswith(("model.", "model_card.")))):
+        say(f"  {name:20} {artefacts[name]}")
+    say("No record left any institution. None of this is differentially private: every label says none.")
+    say(f"{result['seconds']:.0f} s")

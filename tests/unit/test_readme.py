@@ -1,0 +1,75 @@
+"""README's claims that can be checked by reading: help blocks, exit codes, links, and the tests it names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fedsecure.errors import EXIT_CODES
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(p for p in ROOT.rglob("*.md") if not {".venv", "node_modules", "demo-out"} & set(p.parts))
+
+
+def test_help_blocks_are_what_the_commands_print() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "update_help.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_exit_codes_are_listed() -> None:
+    for code, (name, meaning) in EXIT_CODES.items():
+        assert f"| {code} | {f'`{name}`' if name else ''} | {meaning} |" in README
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md"])
+def test_every_test_that_a_claim_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[a-z_/]+\.py)(?:::(\w+))?`", text)
+    assert named
+    for path, function in named:
+        assert (ROOT / path).is_file(), path
+        if function:
+            assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{function}"
+
+
+def _examples() -> list[Path]:
+    found = [p for p in ROOT.rglob("*.toml") if not {".venv", "demo-out", "out"} & set(p.relative_to(ROOT).parts)]
+    return sorted(p for p in found if p.name != "pyproject.toml")
+
+
+@pytest.mark.parametrize("path", _examples(), ids=[str(p.relative_to(ROOT)) for p in _examples()])
+def test_every_example_toml_is_accepted_by_the_real_parser(path: Path) -> None:
+    from fedsecure.config import validate
+    from fedsecure.plan import load_plan
+    from fedsecure.policy import load_policy
+
+    if path.name.startswith("policy"):
+        assert load_policy(path).plans is not None
+    elif path.name.startswith("node"):
+        from fedsecure_node.settings import NodeSettings
+
+        validate(NodeSettings, tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    elif path.name.startswith("coordinator"):
+        from fedsecure_coordinator.settings import CoordinatorSettings
+
+        validate(CoordinatorSettings, tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    else:
+        assert load_plan(path)[0].rounds >= 1
