@@ -42,6 +42,7 @@ def init(
     dns: Annotated[list[str], typer.Option(help="Host name or address that nodes dial; repeatable.")],
     folder: DirOption = Path(),
     listen: Annotated[str, typer.Option(help="host:port to listen on.")] = "0.0.0.0:8443",
+    as_json: JsonOption = False,
 ) -> None:
     """Make the coordinator's keys, its certificate request, and coordinator.toml."""
     from fedsecure.crypto.enrolment import create_identity
@@ -50,6 +51,17 @@ def init(
     check_new(folder, federation=federation, listen=listen)
     made = create_identity(folder, federation=federation, role="coordinator", name="coordinator", dns=tuple(dns))
     path = write_settings(folder, federation=federation, listen=listen)
+    if as_json:
+        emit_json(
+            {
+                "federation": made.federation,
+                "settings": str(path),
+                "csr": str(made.csr),
+                "csr_fingerprint": made.csr_fingerprint,
+                "identity_fingerprint": made.identity_fingerprint,
+            }
+        )
+        return
     say(f"settings: {path}")
     say(f"certificate request: {made.csr}")
     say(f"request fingerprint: {made.csr_fingerprint}")
@@ -63,6 +75,7 @@ def enroll(
     ca_cert: Annotated[Path, typer.Option("--ca-cert", help="The CA's certificate.")],
     fingerprint: Annotated[str, typer.Option(help="Fingerprint of the CA's certificate, got by another way.")],
     folder: DirOption = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Take in the certificate of the consortium CA."""
     from datetime import UTC, datetime
@@ -70,6 +83,9 @@ def enroll(
     from fedsecure.crypto.enrolment import accept_certificate
 
     peer = accept_certificate(folder, cert=cert, ca_cert=ca_cert, fingerprint=fingerprint, now=datetime.now(UTC))
+    if as_json:
+        emit_json({"fingerprint": peer.fingerprint, "not_after": peer.not_after.isoformat()})
+        return
     say(f"enrolled: coordinator of {peer.federation}, until {peer.not_after:%Y-%m-%d}")
     say(f"fingerprint: {peer.fingerprint}")
 
