@@ -32,8 +32,10 @@ class Link:
 
 
 def tls_files(settings: NodeSettings) -> TlsFiles:
-    """The files of the node's certificate."""
-    return TlsFiles(settings.tls.key, settings.tls.cert, settings.tls.ca, settings.tls.crl)
+    """The files of the node's certificate; a ``crl.pem`` that was put beside the certificate since the start counts."""
+    tls = settings.tls
+    late = tls.cert.parent / "crl.pem"
+    return TlsFiles(tls.key, tls.cert, tls.ca, tls.crl or (late if late.exists() else None))
 
 
 def connect(settings: NodeSettings, stop: threading.Event) -> Link:

@@ -1,0 +1,143 @@
+"""Plans: no policy, no run; a digest approved by hand or by a rule; the policy asked again each time; plans in
+words."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedsecure.errors import ConfigError, PolicyError
+from fedsecure_node.approvals import RULE, approve, consider, refuse, standing, verdict, who
+from fedsecure_node.describe import describe, human_bytes
+
+
+def look(node):
+    seen, judged = consider(node.store, node.store.plans.get(node.plan.digest()), node.settings.policy)
+    return seen, judged, standing(seen, judged)
+
+
+def test_no_policy_no_run(node):
+    node.settings.policy.unlink()
+    seen, judged, stand = look(node)
+    assert (stand, seen.decision) == ("no", "pending")
+    assert "no policy, so nothing is allowed" in judged.fault
+    with pytest.raises(PolicyError, match="no policy"):
+        approve(node.store, node.settings.policy, node.plan.digest(), by="ada")
+
+
+def test_a_broken_policy_allows_nothing(node):
+    node.settings.policy.write_text("format = 1\nplans = 3\n")
+    assert look(node)[2] == "no"
+    with pytest.raises(ConfigError, match="policy.toml"):
+        approve(node.store, node.settings.policy, node.plan.digest(), by="ada")
+
+
+def test_manual_approval_needs_a_person(node):
+    assert look(node)[2] == "wait"
+    seen = approve(node.store, node.settings.policy, node.plan.digest()[:8].upper(), by="ada")
+    assert (seen.decision, seen.decided_by) == ("approved", "ada")
+    assert look(node)[2] == "go"
+
+
+def test_the_rule_approves_what_passes_and_only_while_it_stands(node):
+    node.policy(approval="rule")
+    seen, _, stand = look(node)
+    assert (stand, seen.decided_by) == ("go", RULE)
+    node.policy(approval="manual")
+    assert look(node)[2] == "wait"
+    approve(node.store, node.settings.policy, node.plan.digest(), by="ada")
+    assert look(node)[2] == "go"
+
+
+def test_a_policy_made_stricter_takes_an_approval_back(node):
+    approve(node.store, node.settings.policy, node.plan.digest(), by="ada")
+    node.policy(max_ipc=1)
+    _, judged, stand = look(node)
+    assert stand == "no"
+    assert "condensation.max_ipc: 2 images per class (allowed: <= 1)" in judged.words()
+    with pytest.raises(PolicyError, match=r"condensation\.max_ipc"):
+        approve(node.store, node.settings.policy, node.plan.digest(), by="ada")
+
+
+def test_a_refused_plan_stays_refused_under_a_rule(node):
+    node.policy(approval="rule")
+    look(node)
+    seen = refuse(node.store, node.plan.digest()[:10], reason="not   this\nstudy", by="ada")
+    assert seen.reason == "not this study"
+    assert look(node)[2] == "no"
+
+
+@pytest.mark.parametrize("text", ["", "1234567", "zzzzzzzzzz", "../../etc", "0" * 65])
+def test_a_digest_that_is_none_is_refused(node, text):
+    with pytest.raises(ConfigError):
+        approve(node.store, node.settings.policy, text, by="ada")
+
+
+def test_the_person_behind_sudo_is_named(monkeypatch):
+    monkeypatch.setenv("SUDO_USER", "ada")
+    monkeypatch.setenv("LOGNAME", "fedsecure")
+    assert who() == "ada (as fedsecure)"
+
+
+def words(node, plan, fault=""):
+    from fedsecure.methods import build_method
+
+    return "\n".join(
+        describe(plan, node.current().policy if not fault else None, build_method(plan), policy_fault=fault)
+    )
+
+
+def test_a_plan_in_words_says_what_leaves_and_what_the_policy_thinks(node):
+    text = words(node, node.plan)
+    for part in (
+        f"digest {node.plan.digest()}",
+        "images of 8 x 8 pixels",
+        "2 condensed images for each class of at least 10 records",
+        "starting from noise",
+        "leaves each round, exchange 'statistics'",
+        "leaves each round, exchange 'condensation'",
+        "images: condensed records",
+        "guarantee: none",
+        "preset: protective",
+        "departure: ipc = 2 (preset: 10) - more images leave for each class",
+        "policy: yes, rule by rule",
+        "yes condensation.init",
+    ):
+        assert part in text, part
+
+
+def test_a_plan_in_words_names_each_broken_rule(node, plan_of):
+    plan = plan_of(
+        preset="paper", randomness="plan",
+        method={"name": "fedaf", "init": "avg", "ipc": 200, "real_means": "batch", "logit_clip": None},
+    )  # fmt: skip
+    text = words(node, plan)
+    assert "policy: NO" in text
+    for rule in (
+        "condensation.init",
+        "condensation.max_ipc",
+        "condensation.fresh_queries",
+        "condensation.max_logit_clip",
+    ):
+        assert f"NO  {rule}" in text
+    assert "made for accuracy" in text
+    assert "the coordinator knows every draw" in text
+    for rule in verdict(plan, node.settings.policy).violations:
+        assert rule in text
+
+
+def test_plans_of_other_kinds_are_described(node, plan_of):
+    table = {
+        "kind": "table", "classes": ["a", "b"],
+        "columns": [{"kind": "numeric", "name": "age", "low": 0.0, "high": 120.0, "mean": 50.0, "std": 20.0}],
+    }  # fmt: skip
+    text = words(node, plan_of(task=table, method={"name": "fedavg", "local_steps": 5}), fault="there is none")
+    assert "rows of 1 columns (age)" in text
+    assert "trained on the records for 5 steps" in text
+    assert "policy: NO - there is none" in text
+    assert "not masked" in text
+
+
+def test_sizes_in_words():
+    assert [human_bytes(n) for n in (0, 1023, 1024, 5 * 2**20, 3 * 2**40)] == [
+        "0 B", "1023 B", "1.0 KiB", "5.0 MiB", "3.0 TiB",
+    ]  # fmt: skip
