@@ -13,8 +13,8 @@ from fedsecure.plan.task import Task
 
 __all__ = ["ClassMeans", "ClassRecords", "batch_means", "class_records", "exact_means", "synthetic_means"]
 
-#: Records a forward pass takes at once where the batch size does not matter for the result (bounds memory).
-CHUNK = 512
+#: Records of one forward pass where the result does not depend on it: few enough for a processor's cache.
+CHUNK = 128
 
 #: One differentiable map of images (n, *shape) for each held class, the same for records and condensed images.
 Augmentations = Sequence[Callable[[torch.Tensor], torch.Tensor]]

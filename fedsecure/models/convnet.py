@@ -15,6 +15,18 @@ def first_padding(shape: tuple[int, int, int]) -> int:
     return 3 if shape[0] == 1 and min(shape[1:]) == 28 else 1
 
 
+class _Halve(nn.Module):
+    """2x2 average pooling by strided sums: on CPUs several times as fast as ``nn.AvgPool2d(2)``, and equal to it.
+
+    An odd last row or column is left out, as there.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = (side - side % 2 for side in x.shape[2:])
+        rows = x[:, :, 0:height:2] + x[:, :, 1:height:2]  # (n, maps, H / 2, W)
+        return (rows[:, :, :, 0:width:2] + rows[:, :, :, 1:width:2]) * 0.25  # (n, maps, H / 2, W / 2)
+
+
 class ConvNet(Network):
     """``depth`` blocks of 3x3 convolution, instance norm, ReLU and 2x2 average pooling, then one linear layer.
 
@@ -33,7 +45,7 @@ class ConvNet(Network):
                 nn.Conv2d(channels, width, kernel_size=3, padding=padding if block == 0 else 1),
                 nn.GroupNorm(width, width),
                 nn.ReLU(),
-                nn.AvgPool2d(2),
+                _Halve(),
             ]
             channels, height, width_pixels = width, height // 2, width_pixels // 2
         self.blocks = nn.Sequential(*layers)

@@ -24,7 +24,15 @@ TABLE_TASK = {
         {"kind": "numeric", "name": f"column{i}", "low": -10.0, "high": 10.0, "mean": 0.0, "std": 1.0} for i in range(5)
     ],
 }
-QUICK = {"ipc": 2, "steps": 6, "resample_interval": 3, "min_count": 4, "server": {"epochs": 3, "batch": 4}}
+QUICK = {
+    "ipc": 2,
+    "steps": 6,
+    "resample_interval": 3,
+    "min_count": 4,
+    "image_optimizer": "sgd",
+    "lr_img": 1.0,
+    "server": {"epochs": 3, "batch": 4, "optimizer": "sgd", "lr": 1e-3},
+}
 
 
 @pytest.fixture(autouse=True)

@@ -53,6 +53,13 @@ def test_the_papers_convnet_has_the_papers_parameter_counts(channels, side, num_
     assert network.head.in_features == 2048
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (1, 2, 7, 9), (2, 1, 2, 3)])
+def test_pooling_is_pytorchs_average_pooling(shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    ours = build_model(*ALL[0], 0).blocks[3](x)
+    assert torch.allclose(ours, nn.AvgPool2d(2)(x), atol=1e-6)
+
+
 def test_resnet_18_of_width_64_has_its_known_size():
     network = blank_network(ResNetSettings(name="resnet", blocks=(2, 2, 2, 2), width=64), images(3, 32))
     assert sum(p.numel() for p in network.parameters()) == 11_173_962
