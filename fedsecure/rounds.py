@@ -104,6 +104,12 @@ TRANSITIONS: dict[tuple[Phase, type[Event]], str] = {
 }
 
 
+#: Events that a node is to blame for when they come at the wrong time, in words.
+_ASKED_BY_NODES: dict[type[Event], str] = {
+    NodeJoined: "joining",
+    NodeLeft: "leaving",
+    ContributionAccepted: "a contribution",
+}
 _Step = tuple[RoundState, tuple[Action, ...]]
 
 
@@ -169,9 +175,10 @@ class RoundMachine:
     def _step(self, event: Event) -> _Step:
         name = TRANSITIONS.get((self.state.phase, type(event)))
         if name is None:
-            remote = isinstance(event, NodeJoined | NodeLeft | ContributionAccepted)
-            error = RemoteProtocolError if remote else LocalProtocolError
-            raise error(f"{type(event).__name__} is not possible now: {self.where()}", hint="ask what is open first")
+            words = _ASKED_BY_NODES.get(type(event))
+            error = LocalProtocolError if words is None else RemoteProtocolError
+            what = words or type(event).__name__
+            raise error(f"{what} is not possible now: {self.where()}", hint="ask what is open first")
         step: _Step = getattr(self, name)(self.state, event)
         return step
 

@@ -47,6 +47,10 @@ def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
 class Daemon:
     """A running coordinator: ``with Daemon(…) as daemon: daemon.serve()``.
 
@@ -98,11 +102,10 @@ class Daemon:
 
     def _build_server(self, uploads: Uploads) -> grpc.Server:
         settings, limits = self._settings, self._settings.limits
-        now = lambda: datetime.now(UTC)  # noqa: E731
         tls = settings.tls
         files = TlsFiles(tls.key, tls.cert, tls.ca, tls.crl if tls.crl.exists() else None)
-        credentials = server_credentials(files, now=now())
-        gate = Gate(files, federation=settings.federation, crl=tls.crl, now=now)
+        credentials = server_credentials(files, now=_utc())
+        gate = Gate(files, federation=settings.federation, crl=tls.crl, now=_utc)
         bounds = ServicerLimits(settings.federation, limits.max_wait_ms, limits.chunk_bytes, limits.clock_skew_s * 1000)
         threads = 2 * limits.max_nodes + 8  # a long poll and a transfer for each node, and calls that end at once
         server = grpc.server(

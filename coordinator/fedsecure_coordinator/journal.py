@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -222,9 +222,9 @@ class Journal:
         return {node: (bool(joined), reason) for node, joined, reason in rows}
 
     # Events -----------------------------------------------------------------------------------------------------------
-    def add_event(self, digest: str, at_ms: int, kind: str, **detail: Any) -> None:
+    def add_event(self, digest: str, at_ms: int, kind: str, detail: Mapping[str, Any]) -> None:
         """Append to a run's history."""
-        text = json.dumps(detail, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(dict(detail), sort_keys=True, ensure_ascii=False, allow_nan=False)
         self._write("INSERT INTO events (digest, at_ms, kind, detail) VALUES (?, ?, ?, ?)", (digest, at_ms, kind, text))
 
     def events(self, digest: str) -> list[tuple[int, str, dict[str, Any]]]:

@@ -175,7 +175,7 @@ class Registry:
             if release:
                 self.journal.release_submissions(row.digest)
             for kind, detail in notices:
-                self.journal.add_event(row.digest, self.clock(), kind, **detail)
+                self.journal.add_event(row.digest, self.clock(), kind, detail)
             self.journal.save_run(row)
         for kind, detail in notices:
             self._tell(row, kind, detail)
@@ -195,7 +195,7 @@ class Registry:
         with self.changed:
             row = self._runs[digest].row if digest in self._runs else self._ended.get(digest)
             if row is not None:
-                self.journal.add_event(digest, self.clock(), kind, **detail)
+                self.journal.add_event(digest, self.clock(), kind, detail)
                 self._tell(row, kind, detail)
 
     def pass_deadlines(self) -> None:

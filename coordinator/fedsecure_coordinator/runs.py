@@ -29,7 +29,8 @@ class BroadcastFailed(FedSecureError):
 def one_line(error: BaseException) -> str:
     """An error as one bounded line for the journal: its message, after its class if it is not one of ours."""
     text = " ".join(str(error).split())
-    return (text if isinstance(error, FedSecureError) else f"{type(error).__name__}: {text}")[:500]
+    name = type(error).__name__
+    return (text if isinstance(error, FedSecureError) else f"{name}: {text}" if text else name)[:500]
 
 
 def plan_of(row: RunRow) -> Plan:

@@ -37,10 +37,9 @@ def show_once(status: dict[str, Any]) -> None:
     """Print it as lines."""
     say(_headline(status))
     for run in status["runs"]:
-        nodes = run["nodes"]
-        say(
-            f"{run['digest'][:12]}  {run['name']}  {run['method']}  {run['state']}  round {run['round']}/{run['rounds']}"
-        )
+        nodes, deadline = run["nodes"], run["deadline"] or "-"
+        at = f"round {run['round']}/{run['rounds']}"
+        say(f"{run['digest'][:12]}  {run['name']}  {run['method']}  {run['state']}  {at}")
         if run["reason"]:
             say(f"    reason: {run['reason']}")
         say(f"    joined: {', '.join(nodes['joined']) or 'nobody'}")
@@ -48,7 +47,7 @@ def show_once(status: dict[str, Any]) -> None:
             say(f"    refused: {node}: {why}")
         if nodes["cohort"]:
             waiting = sorted(set(nodes["cohort"]) - set(nodes["contributed"]))
-            say(f"    {run['exchange']}: waiting for {', '.join(waiting) or 'nobody'}, until {run['deadline'] or '-'}")
+            say(f"    {run['exchange']}: due from {', '.join(waiting) or 'nobody'} until {deadline}")
         for entry in run["history"][-3:]:
             late = f"; too late: {', '.join(entry['stragglers'])}" if entry["stragglers"] else ""
             say(f"    round {entry['round']}: {figures(entry['metrics'])}{late}")

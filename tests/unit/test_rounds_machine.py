@@ -223,7 +223,7 @@ def test_update_and_operator_end_a_run():
     assert made.handle(OperatorAborted("wrong plan")) == (Abort("operator", (), "wrong plan"),)
     with pytest.raises(LocalProtocolError, match="the run is ABORTED"):
         made.handle(OperatorAborted("again"))
-    with pytest.raises(RemoteProtocolError, match="NodeJoined is not possible now"):
+    with pytest.raises(RemoteProtocolError, match="joining is not possible now: the run is ABORTED"):
         made.handle(NodeJoined("a"))
     made = joined("a", "b")
     made.handle(given("a"))

@@ -1,0 +1,147 @@
+"""A tiny deterministic method and a store, for tests of the coordinator without torch or network."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fedsecure.errors import DataError
+from fedsecure.method import Axis, Contribution, Schema, TensorSpec
+from fedsecure.plan import Plan
+from fedsecure.tensors import Tensors
+from fedsecure.wire.codec import encode_contribution, upload_key
+from fedsecure_coordinator.blobs import BlobStore
+from fedsecure_coordinator.desk import Desk
+from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.registry import Registry
+from fedsecure_coordinator.uploads import Uploads
+from fedsecure_coordinator.worker import Worker
+
+
+class VectorSum:
+    """The state is the sum of all vectors ever contributed, plus the round; labels are released and dropped."""
+
+    def __init__(self, exchanges=("one",), fail_in_round=None):
+        self.exchanges, self._fail = exchanges, fail_in_round
+
+    def schema(self, exchange):
+        length = Axis("n", 0, 8)
+        return Schema(
+            (TensorSpec("x", "float32", (4,), -100.0, 100.0, "a vector"),),
+            (TensorSpec("labels", "int64", (length,), 0.0, 2.0, "labels"),),
+        )
+
+    def broadcast_schema(self, exchange):
+        return Schema((), (TensorSpec("total", "float64", (4,), -1e9, 1e9, "the sum so far"),))
+
+    def init_server(self, seed):
+        return Tensors({"total": np.full(4, float(seed % 7))})
+
+    def broadcast(self, exchange, server):
+        return server
+
+    def client_update(self, exchange, broadcast, local, data, ctx):
+        return local, Contribution(Tensors({"x": np.ones(4, np.float32)}), Tensors({"labels": np.zeros(2, np.int64)}))
+
+    def server_update(self, exchange, server, aggregate, ctx):
+        if ctx.round == self._fail:
+            raise DataError("the update diverged")
+        ctx.report("loss", float(ctx.round))
+        return Tensors({"total": server["total"] + aggregate.summed["x"] + ctx.round})
+
+    def model(self, server):
+        return server
+
+
+def make_plan(**changes):
+    raw = {
+        "format": 1,
+        "name": "sum",
+        "rounds": 2,
+        "seed": 5,
+        "task": {"kind": "image", "classes": ["a", "b"], "shape": [1, 8, 8]},
+        "model": {"name": "mlp"},
+        "method": {"name": "fedavg", "local_epochs": 1},
+        "cohort": {"min_nodes": 2, "nodes": ["a", "b", "c"]},
+        "deadlines": {"join": 60.0, "exchange": 30.0},
+    }
+    return Plan.model_validate({**raw, **changes}, strict=False)
+
+
+def contribution(value=1.0, labels=(0, 1)):
+    return Contribution(
+        Tensors({"x": np.full(4, value, np.float32)}), Tensors({"labels": np.asarray(labels, dtype=np.int64)})
+    )
+
+
+@pytest.fixture
+def toy():
+    """``method``, ``plan``, ``contribution``: the pieces of a toy run."""
+    return SimpleNamespace(method=VectorSum, plan=make_plan, contribution=contribution)
+
+
+@pytest.fixture
+def open_office(tmp_path):
+    """Opens (and reopens) a coordinator's store: everything but the network. ``office.clock.now`` is its time (ms)."""
+    opened = []
+
+    def open_(method=None, evaluate=None):
+        clock = opened[-1].clock if opened else SimpleNamespace(now=1_000_000)
+        notices = []
+        journal = Journal(tmp_path / "journal.sqlite")
+        blobs = BlobStore(tmp_path / "blobs")
+        registry = Registry(
+            journal, blobs, lambda plan: method or VectorSum(), clock=lambda: clock.now, listen=notices.append
+        )
+        desk = Desk(registry)
+        uploads = Uploads(tmp_path / "partial", desk)
+        registry.on_exchange_over(uploads.discard)
+        stop = threading.Event()
+        worker = Worker(registry, stop, evaluate=evaluate)
+
+        def submit(plan):
+            journal.add_run(RunRow(plan.digest(), plan.name, plan.canonical(), clock.now))
+            worker.take_up()
+            return plan.digest()
+
+        def gather(plan):
+            digest = submit(plan)
+            for node in "abc":
+                desk.join(node, digest)
+            return digest
+
+        def send(digest, node, given=None, *, round_=0, exchange="one", attempt=0):
+            payload = encode_contribution(given or contribution())
+            key = upload_key(
+                payload, node_id=node, plan_digest=digest, round_=round_, attempt=attempt, exchange=exchange
+            )
+            return uploads.receive(key, uploads.offset(key)[0], [payload.data])
+
+        def work():
+            while (due := registry.next_due(0)) is not None:
+                worker.aggregate(due)
+
+        office = SimpleNamespace(
+            clock=clock,
+            journal=journal,
+            blobs=blobs,
+            registry=registry,
+            desk=desk,
+            uploads=uploads,
+            worker=worker,
+            stop=stop,
+            notices=notices,
+            submit=submit,
+            gather=gather,
+            send=send,
+            work=work,
+        )
+        opened.append(office)
+        return office
+
+    yield open_
+    for office in opened:
+        office.journal.close()
