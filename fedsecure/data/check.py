@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsecure.data.columns import feature_bounds
-from fedsecure.data.files import listed
+from fedsecure.data.files import listed, shown
 from fedsecure.errors import DataError
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.plan.task import TableTask
@@ -24,6 +24,15 @@ __all__ = ["DataReport", "check_dataset"]
 
 #: Records looked at in one step (memory of intermediate results).
 _CHUNK = 4096
+#: Classes named in one line of the report; the rest are counted.
+_MOST_NAMES = 50
+
+
+def _few(items: Iterable[str]) -> str:
+    """Items in a row, the first fifty of them."""
+    everything = list(items)
+    rest = len(everything) - _MOST_NAMES
+    return ", ".join(everything[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +63,12 @@ class DataReport:
 
     def lines(self) -> list[str]:
         """The report in words, one fact a line."""
-        counted = ", ".join(f"{name}: {n}" for name, n in self.counts.items() if n)
+        counted = _few([f"{shown(name)}: {n}" for name, n in self.counts.items() if n])
         return [
             f"{self.records} records of shape {list(self.shape)}, values {self.low:g} to {self.high:g}",
             f"records by class: {counted}",
-            f"classes that take part ({len(self.held)} of {len(self.counts)}): {', '.join(self.held)}",
-            *([f"classes not held here: {', '.join(self.absent)}"] if self.absent else []),
+            f"classes that take part ({len(self.held)} of {len(self.counts)}): {_few(map(shown, self.held))}",
+            *([f"classes not held here: {_few(map(shown, self.absent))}"] if self.absent else []),
             *(f"warning: {text}" for text in self.warnings),
         ]
 
@@ -92,7 +101,7 @@ def check_dataset(data: Dataset, plan: Plan) -> DataReport:
     if not held:
         raise DataError(
             f"no class has {floor} records (method.min_count), so the node would have nothing to contribute: "
-            + ", ".join(f"{name}: {n}" for name, n in counts.items() if n),
+            + _few([f"{shown(name)}: {n}" for name, n in counts.items() if n]),
             hint="take part with more records; a class with fewer says too much about each of them",
         )
     constant, duplicates, contradictions = _oddities(data)
@@ -151,13 +160,13 @@ def _oddities(data: Dataset) -> tuple[int, int, int]:
 
 def _warnings(plan: Plan, report: DataReport) -> Iterator[str]:
     if report.below_floor:
-        which = ", ".join(f"{name} ({report.counts[name]})" for name in report.below_floor)
+        which = _few([f"{shown(name)} ({report.counts[name]})" for name in report.below_floor])
         yield f"classes below the floor of {report.floor} records, of which nothing is condensed or averaged: {which}"
     ipc = plan.method.ipc if isinstance(plan.method, CondensationSettings) else 0
     if scarce := [name for name in report.held if report.counts[name] <= ipc]:
-        yield f"classes with no more records than the {ipc} condensed images made of them: {', '.join(scarce)}"
+        yield f"classes with no more records than the {ipc} condensed images made of them: {_few(map(shown, scarce))}"
     if len(report.held) == 1:
-        yield f"one class only takes part: {report.held[0]}"
+        yield f"one class only takes part: {shown(report.held[0])}"
     if report.low == report.high:
         yield "all values of all records are equal"
     elif report.constant and not isinstance(plan.task, TableTask):

@@ -24,13 +24,14 @@ _OTHER_DELIMITERS = {";": ";", "\t": "\\t", ",": ",", "|": "|"}
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that was opened and whose header line was read; ``header`` holds the column names without spaces
-    around."""
+    """A table that was opened and whose header line was read; ``header`` holds the column names (``line`` of the
+    file) without spaces around."""
 
     path: Path
     encoding: str
     delimiter: str
     header: tuple[str, ...]
+    line: int
 
     @property
     def where(self) -> str:
@@ -44,13 +45,18 @@ class Table:
         if len(found) == 1:
             return found[0]
         if found:
-            raise DataError(f"{self.where}: line 1: column '{shown(column)}' stands there {len(found)} times ({key})")
+            raise DataError(
+                f"{self.where}: line {self.line}: column '{shown(column)}' stands there {len(found)} times ({key})"
+            )
         raise DataError(
-            f"{self.where}: line 1: no column '{shown(column)}' ({key}) among {len(self.header)} in the header line",
-            hint=self._delimiter_hint() or "map the plan's column names to the file's with columns",
+            f"{self.where}: line {self.line}: no column '{shown(column)}' ({key}) among {len(self.header)} in the header line",
+            hint=self.header_hint() or "map the plan's column names to the file's with columns",
         )
 
-    def _delimiter_hint(self) -> str:
+    def header_hint(self) -> str:
+        """What may be wrong with the header line as a whole, or nothing."""
+        if self.header[0].lower().startswith("sep="):
+            return "remove the line that begins with sep="
         other = [d for d in _OTHER_DELIMITERS if d != self.delimiter and d in "".join(self.header)]
         if len(self.header) > 1 or not other:
             return ""
@@ -65,10 +71,10 @@ def open_table(path: Path, encoding: str, delimiter: str) -> Table:
     with readable(path), path.open("rb") as raw:
         if raw.read(4) in _SPREADSHEET:
             raise DataError(f"{shown(path)}: a spreadsheet, not a text table", hint="export it as CSV")
-    _, header = next(_records(path, encoding, delimiter), (1, []))
+    line, header = next(_records(path, encoding, delimiter), (1, []))
     if not any(name.strip() for name in header):
         raise DataError(f"{shown(path)}: holds no header line", hint="the first line names the columns")
-    return Table(path, encoding, delimiter, tuple(name.strip() for name in header))
+    return Table(path, encoding, delimiter, tuple(name.strip() for name in header), line)
 
 
 def rows(table: Table) -> Iterator[tuple[int, list[str]]]:

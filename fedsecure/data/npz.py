@@ -218,4 +218,4 @@ def _checked_values(x: Array, name: str, task: Task, where: str) -> Array:
                 hint="store uint8 pixels as uint8, or divide them by 255",
             )
     with np.errstate(over="ignore"):
-        return x.astype(np.float32)
+        return x.astype(np.float32, copy=False)

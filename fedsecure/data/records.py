@@ -20,7 +20,9 @@ __all__ = ["from_bytes", "labelled", "require_shape"]
 
 def from_bytes(pixels: Array) -> Array:
     """uint8 pixels as float32 in [0, 1]: divided by 255. Same shape."""
-    return pixels.astype(np.float32) / np.float32(255)
+    scaled = pixels.astype(np.float32)
+    scaled /= np.float32(255)  # in place: a data set may fill half the memory
+    return scaled
 
 
 def require_shape(where: str, shape: tuple[int, ...], task: Task) -> None:

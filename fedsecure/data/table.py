@@ -110,8 +110,9 @@ def _cells(source: CsvSource, task: TableTask, table: Table) -> list[_Cell]:
     absent = [n for n in known if source.columns.get(n, n).strip() not in table.header]
     if len(absent) > 1:
         raise DataError(
-            f"{table.where}: line 1: no columns {listed(source.columns.get(n, n) for n in absent)}",
-            hint=f"map the plan's names to the file's with columns; is the delimiter '{shown(source.delimiter)}'?",
+            f"{table.where}: line {table.line}: no columns {listed(source.columns.get(n, n) for n in absent)}",
+            hint=table.header_hint()
+            or f"map the plan's names to the file's with columns; is the delimiter '{shown(source.delimiter)}'?",
         )
     cells: list[_Cell] = []
     for name, column in known.items():

@@ -6,11 +6,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from fedsecure.data import load_dataset
+from fedsecure.data.classes import canonical
 from fedsecure.data.dataset import Dataset
 from fedsecure.data.export import save_npz
 from fedsecure.data.settings import AnySource, CsvSource, FolderSource, NpzSource
@@ -30,13 +32,13 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), m
 
 def attempt(source: AnySource, task: Task) -> None:
     """Loading ends with a data set that fits the plan, or with a ``DataError`` of one line."""
+    refused = ""
     try:
         data = load_dataset(source, task)
     except DataError as error:
-        assert str(error)
-        assert "\n" not in str(error)
-    else:
-        assert data.x.shape[1:] == task.feature_shape
+        refused = str(error)
+    assert "\n" not in refused
+    assert refused or data.x.shape[1:] == task.feature_shape
 
 
 @st.composite
@@ -117,11 +119,11 @@ def test_archives_come_back_bit_for_bit(classes: list[str], seed: int, count: in
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.npz"
         save_npz(data, path)
-        try:
-            again = load_dataset(NpzSource(kind="npz", path=path), task)
-        except DataError as error:
-            assert "two spellings" in str(error)
+        if len({canonical(name) for name in classes}) < len(classes):
+            with pytest.raises(DataError, match="two spellings"):
+                load_dataset(NpzSource(kind="npz", path=path), task)
             return
+        again = load_dataset(NpzSource(kind="npz", path=path), task)
     assert again.x.tobytes() == data.x.tobytes()
     assert again.y.tobytes() == data.y.tobytes()
 
@@ -162,7 +164,7 @@ def test_damaged_pictures(content: bytes) -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     content=st.one_of(
-        damage('age,sex,sick\n70,f,yes\n"1",m,no\n,NA,"y""es"\n'.encode()),
+        damage(b'age,sex,sick\n70,f,yes\n"1",m,no\n,NA,"y""es"\n'),
         st.binary(max_size=200),
         st.text().map(str.encode),
     ),

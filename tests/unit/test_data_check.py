@@ -150,3 +150,20 @@ def test_the_report_as_json() -> None:
     assert json.loads(json.dumps(value, allow_nan=False)) == value
     assert value["counts"] == {"a": 6, "b": 4, "c": 0}
     assert set(value) == set(DataReport.__dataclass_fields__)
+
+
+def test_names_from_a_plan_cannot_steer_a_terminal() -> None:
+    classes = ["a\x1b[2J", "b", "c"]
+    task = {"kind": "image", "classes": classes, "shape": [1, 8, 8]}
+    whole = data((6, 4, 0))
+    report = check_dataset(Dataset(whole.x, whole.y, tuple(classes)), plan(task=task))
+    assert not any("\x1b" in line for line in report.lines())
+
+
+def test_a_great_many_classes_are_not_all_listed() -> None:
+    classes = [f"class {i}" for i in range(1000)]
+    task = {"kind": "image", "classes": classes, "shape": [1, 8, 8]}
+    whole = data()
+    report = check_dataset(Dataset(whole.x, whole.y, tuple(classes)), plan(task=task))
+    assert max(map(len, report.lines())) < 1000
+    assert "and 947 more" in "\n".join(report.lines())

@@ -198,8 +198,8 @@ def test_many_faults_are_counted(load: Load) -> None:
         ("age,sex\n70,f\n", "line 1: no column 'sick' .label. among 2"),
         ("age,sick\n70,yes\n", "line 1: no column 'sex' .the plan's column 'sex'. among 2"),
         ("sick\nyes\n", "line 1: no columns 'age', 'sex'"),
-        ("age,sex,sick,age\n1,f,yes,2\n", "line 1: column 'age' stands there 2 times"),
-        ("age,sex,sick,sick\n1,f,yes,no\n", "line 1: column 'sick' stands there 2 times"),
+        ("age,sex,sick,age\n1,f,yes,2\n", "line 1: column 'age' is there 2 times"),
+        ("age,sex,sick,sick\n1,f,yes,no\n", "line 1: column 'sick' is there 2 times"),
         ("Age,sex,sick\n1,f,yes\n", "line 1: no column 'age'"),
         ("age,sex,sick\n70,f\n", "line 2: 2 cells where the header line has 3"),
         ("age,sex,sick\n70,f,yes,\n", "line 2: 4 cells where the header line has 3"),
@@ -322,3 +322,14 @@ def test_the_column_that_a_simulation_deals_by(tmp_path: Path) -> None:
     path.write_text("age,sex,sick,site\n70,f,yes,\n", encoding="utf-8")
     with pytest.raises(DataError, match="line 2, column site: not recorded, so the record belongs to no node"):
         load_table_by(source, TASK, "site")
+
+
+def test_the_header_line_may_come_late(load: Load) -> None:
+    assert load("\n\n" + GOOD).x.tolist() == load(GOOD).x.tolist()
+    refuse(load, "\n\nage,sex,x\n", "line 3: no column 'sick'")
+    refuse(load, "\n\nage,sex,sick\nx,f,yes\n", "line 4, column age: not a number")
+
+
+def test_the_first_line_of_some_spreadsheet_exports(load: Load) -> None:
+    error = refuse(load, "sep=;\n" + GOOD.replace(",", ";"), "line 1: no columns", delimiter=";")
+    assert "sep=" in error.hint
