@@ -8,7 +8,15 @@ from pathlib import Path
 
 from fedsecure.errors import CertificateError
 
-__all__ = ["PRIVATE_FOLDER_MODE", "make_private_folder", "read_public", "read_secret", "write_public", "write_secret"]
+__all__ = [
+    "make_private_folder",
+    "read_public",
+    "read_secret",
+    "replace_secret",
+    "sync_folder",
+    "write_public",
+    "write_secret",
+]
 
 #: Modes of a secret file and of a folder that we make for secrets.
 SECRET_MODE = 0o600
