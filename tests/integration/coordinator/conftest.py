@@ -1,0 +1,212 @@
+"""A federation with real certificates, a coordinator that really listens, and a caller for each node."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import grpc
+import numpy as np
+import pytest
+
+from fedsecure.crypto.authority import init_ca, sign_request
+from fedsecure.crypto.enrolment import accept_certificate, create_identity
+from fedsecure.method import Axis, Contribution, Schema, TensorSpec
+from fedsecure.plan import Plan
+from fedsecure.tensors import Tensors
+from fedsecure.wire.codec import PROTOCOL, encode_contribution, upload_key
+from fedsecure.wire.credentials import TlsFiles, channel_credentials
+from fedsecure.wire.status import from_rpc_error
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
+from fedsecure_coordinator.daemon import Daemon
+from fedsecure_coordinator.journal import RunRow
+from fedsecure_coordinator.settings import load_settings
+from fedsecure_coordinator.setup import write_settings
+
+FEDERATION = "test.example"
+SIZE = 50_000  # floats: a payload of some chunks
+
+
+class VectorSum:
+    """The state is the sum of all vectors ever contributed."""
+
+    exchanges = ("one",)
+
+    def schema(self, exchange):
+        return Schema(
+            (TensorSpec("x", "float32", (SIZE,), -100.0, 100.0, "a vector"),),
+            (TensorSpec("labels", "int64", (Axis("n", 0, 8),), 0.0, 2.0, "labels"),),
+        )
+
+    def broadcast_schema(self, exchange):
+        return Schema((), (TensorSpec("total", "float64", (SIZE,), -1e9, 1e9, "the sum so far"),))
+
+    def init_server(self, seed):
+        return Tensors({"total": np.zeros(SIZE)})
+
+    def broadcast(self, exchange, server):
+        return server
+
+    def client_update(self, exchange, broadcast, local, data, ctx):
+        raise NotImplementedError
+
+    def server_update(self, exchange, server, aggregate, ctx):
+        return Tensors({"total": server["total"] + aggregate.summed["x"]})
+
+    def model(self, server):
+        return server
+
+
+def make_plan(**changes):
+    raw = {
+        "format": 1,
+        "name": "sum",
+        "rounds": 2,
+        "task": {"kind": "image", "classes": ["a", "b"], "shape": [1, 8, 8]},
+        "model": {"name": "mlp"},
+        "method": {"name": "fedavg", "local_epochs": 1},
+        "cohort": {"min_nodes": 2, "nodes": ["a", "b", "c"]},
+        "deadlines": {"join": 60.0, "exchange": 30.0},
+    }
+    return Plan.model_validate({**raw, **changes}, strict=False)
+
+
+class Caller:
+    """A node as the wire sees it. Errors come back as the errors of ours that they were."""
+
+    def __init__(self, name, folder, port, options=()):
+        self.name = name
+        credentials = channel_credentials(TlsFiles.in_folder(folder), now=datetime.now(UTC))
+        self.channel = grpc.secure_channel(f"localhost:{port}", credentials, options=options)
+        self._stub = CoordinatorStub(self.channel)
+
+    def call(self, method, request, timeout=20):
+        try:
+            return getattr(self._stub, method)(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from None
+
+    def hello(self, *, node_id=None, protocol=PROTOCOL, skew_ms=0):
+        now = time.time_ns() // 1_000_000 + skew_ms
+        return self.call(
+            "Hello", pb.HelloRequest(node_id=node_id or self.name, version="t", protocol=protocol, unix_ms=now)
+        )
+
+    def join(self, digest):
+        return self.call("Join", pb.JoinRequest(node_id=self.name, plan_digest=digest)).state
+
+    def work(self, *digests, wait_ms=10_000):
+        request = pb.NextWorkRequest(node_id=self.name, wait_ms=wait_ms, plan_digests=digests)
+        return self.call("NextWork", request)
+
+    def download(self, digest, offset=0):
+        try:
+            request = pb.DownloadRequest(node_id=self.name, digest=digest, offset=offset)
+            return b"".join(chunk.data for chunk in self._stub.Download(request, timeout=20))
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from None
+
+    def sealed(self, digest, contribution=None, *, round_=0, attempt=0, node_id=None):
+        payload = encode_contribution(contribution or give())
+        key = upload_key(
+            payload, node_id=node_id or self.name, plan_digest=digest, round_=round_, attempt=attempt, exchange="one"
+        )
+        return payload.data, key
+
+    def offset(self, key):
+        return self.call("UploadOffset", pb.UploadOffsetRequest(key=key))
+
+    def upload(self, key, data, offset=0, chunk=64 << 10):
+        def messages():
+            yield pb.UploadMessage(header=pb.UploadHeader(key=key, offset=offset))
+            for at in range(0, len(data), chunk):
+                yield pb.UploadMessage(data=data[at : at + chunk])
+
+        return self.call("Upload", messages())
+
+    def contribute(self, digest, contribution=None, *, round_=0):
+        data, key = self.sealed(digest, contribution, round_=round_)
+        return self.upload(key, data)
+
+
+def give(value=1.0, labels=(0, 1), **tensors):
+    summed = {"x": np.full(SIZE, value, np.float32)}
+    return Contribution(Tensors(tensors or summed), Tensors({"labels": np.asarray(labels, dtype=np.int64)}))
+
+
+@pytest.fixture(scope="session")
+def enrolled(tmp_path_factory):
+    """A CA, a coordinator and nodes a, b, c, each enrolled in a folder of its own by the real steps."""
+    root = tmp_path_factory.mktemp("federation")
+    now = datetime.now(UTC)
+    ca = init_ca(root / "ca", FEDERATION, None, 1, now)
+
+    def enrol(name, role="node", dns=()):
+        folder = root / f"{role}-{name}"
+        made = create_identity(folder, federation=FEDERATION, role=role, name=name, dns=dns)
+        pem = sign_request(
+            root / "ca", made.csr.read_bytes(), role=role, name=name, days=10, passphrase=None, now=datetime.now(UTC)
+        )
+        (folder / "issued.crt").write_bytes(pem)
+        accept_certificate(
+            folder,
+            cert=folder / "issued.crt",
+            ca_cert=root / "ca" / "ca.crt",
+            fingerprint=ca.fingerprint,
+            now=datetime.now(UTC),
+        )
+        return folder
+
+    enrol("coordinator", "coordinator", ("localhost", "127.0.0.1"))
+    for name in "abc":
+        enrol(name)
+    return SimpleNamespace(root=root, ca=root / "ca", enrol=enrol)
+
+
+@pytest.fixture
+def coordinator_folder(enrolled, tmp_path):
+    """A copy of the coordinator's folder with settings for a free port of the loopback."""
+    import shutil
+
+    folder = tmp_path / "coordinator"
+    shutil.copytree(enrolled.root / "coordinator-coordinator", folder)
+    write_settings(folder, federation=FEDERATION, listen="127.0.0.1:0")
+    return folder
+
+
+@pytest.fixture
+def live(enrolled, coordinator_folder):
+    """``live.start()`` runs a daemon; ``live.caller("a")`` dials it; ``live.submit(plan)`` adds a run."""
+    with contextlib.ExitStack() as stack:
+        state = SimpleNamespace(daemon=None, notices=[], folder=coordinator_folder, enrolled=enrolled)
+        state.plan, state.give = make_plan, give
+
+        def start(method=None):
+            settings = load_settings(coordinator_folder)
+            daemon = Daemon(settings, lambda plan: method or VectorSum(), listen=state.notices.append)
+            state.daemon = stack.enter_context(daemon)
+            return daemon
+
+        def caller(name, folder=None, **options):
+            made = Caller(name, folder or enrolled.root / f"node-{name}", state.daemon.port, **options)
+            stack.callback(made.channel.close)
+            return made
+
+        def submit(plan):
+            journal = state.daemon.journal
+            journal.add_run(RunRow(plan.digest(), plan.name, plan.canonical(), time.time_ns() // 1_000_000))
+            until(lambda: not state.daemon.registry.unprepared())
+            return plan.digest()
+
+        def until(condition, seconds=20):
+            end = time.monotonic() + seconds
+            while not condition():
+                assert time.monotonic() < end, "it did not happen in time"
+                time.sleep(0.02)
+
+        state.start, state.caller, state.submit, state.until = start, caller, submit, until
+        state.stop = lambda: state.daemon.__exit__(None, None, None)
+        yield state
