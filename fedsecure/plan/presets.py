@@ -13,13 +13,17 @@ __all__ = ["PRESETS", "preset_settings"]
 _PAPER_CONDENSATION: dict[str, Any] = {
     "ipc": 50, "steps": 1000, "real_batch": 256, "real_means": "batch", "init": "avg", "init_n": 5,
     "image_optimizer": "sgd", "lr_img": 1.0, "momentum_img": 0.5, "resample": "step",
+    "server": {
+        "epochs": 500, "batch": 256, "optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4,
+        "sampling": "shuffle",
+    },
 }  # fmt: skip
 
 #: preset -> method -> values laid under what the plan file says.
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "protective": {"fedaf": {}, "feddm": {}, "fedavg": {"local_epochs": 10}},
     "paper": {
-        "fedaf": {**_PAPER_CONDENSATION, "logit_clip": None},
+        "fedaf": {**_PAPER_CONDENSATION, "gamma": 0.9, "logit_clip": None},
         "feddm": {**_PAPER_CONDENSATION, "init": "real"},
         "fedavg": {"local_epochs": 10, "batch": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
     },
