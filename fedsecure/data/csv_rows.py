@@ -44,12 +44,11 @@ class Table:
         found = [i for i, name in enumerate(self.header) if name == column.strip()]
         if len(found) == 1:
             return found[0]
+        where = f"{self.where}: line {self.line}"
         if found:
-            raise DataError(
-                f"{self.where}: line {self.line}: column '{shown(column)}' stands there {len(found)} times ({key})"
-            )
+            raise DataError(f"{where}: column '{shown(column)}' is there {len(found)} times ({key})")
         raise DataError(
-            f"{self.where}: line {self.line}: no column '{shown(column)}' ({key}) among {len(self.header)} in the header line",
+            f"{where}: no column '{shown(column)}' ({key}) among the {len(self.header)} of the header line",
             hint=self.header_hint() or "map the plan's column names to the file's with columns",
         )
 
