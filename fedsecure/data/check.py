@@ -84,19 +84,12 @@ def check_dataset(data: Dataset, plan: Plan) -> DataReport:
     Raises ``DataError`` when the node cannot take part: no records, another shape, other class names, values that are
     not finite or out of the plan's range, or no class with as many records as the method's floor.
     """
-    task = plan.task
     if not len(data):
         raise DataError("the data set is empty", hint="check the path and the ignore list of the source")
-    if data.x.shape[1:] != task.feature_shape:
-        raise DataError(f"records of shape {list(data.x.shape[1:])} where the plan asks for {list(task.feature_shape)}")
-    if data.classes != task.classes:
-        raise DataError(
-            f"the records were read for classes {listed(data.classes, 20)}; the plan has {listed(task.classes, 20)}",
-            hint="read it again for this plan",
-        )
+    _check_kind(data, plan)
     low, high = _check_values(data.x, plan)
     floor = plan.method.min_count if isinstance(plan.method, CondensationSettings) else 1
-    counts = dict(zip(task.classes, data.counts().tolist(), strict=True))
+    counts = dict(zip(data.classes, data.counts().tolist(), strict=True))
     held = tuple(name for name, n in counts.items() if n >= floor)
     if not held:
         raise DataError(
@@ -121,6 +114,17 @@ def check_dataset(data: Dataset, plan: Plan) -> DataReport:
         contradictions=contradictions,
     )
     return replace(report, warnings=tuple(_warnings(plan, report)))
+
+
+def _check_kind(data: Dataset, plan: Plan) -> None:
+    task = plan.task
+    if data.x.shape[1:] != task.feature_shape:
+        raise DataError(f"records of shape {list(data.x.shape[1:])} where the plan asks for {list(task.feature_shape)}")
+    if data.classes != task.classes:
+        raise DataError(
+            f"the records were read for classes {listed(data.classes, 20)}; the plan has {listed(task.classes, 20)}",
+            hint="read it again for this plan",
+        )
 
 
 def _check_values(x: Array, plan: Plan) -> tuple[float, float]:
