@@ -254,8 +254,11 @@ def _prompt(text: str, *, twice: bool) -> bytes:
             "a passphrase is needed, and there is no terminal to ask for it",
             hint="give --passphrase-file FILE (mode 0600)" + (", or --no-passphrase for a trial" if twice else ""),
         )
-    answer: str = typer.prompt(text, hide_input=True, confirmation_prompt=twice, err=True)
-    return answer.encode()
+    try:
+        answer: str = typer.prompt(text, hide_input=True, confirmation_prompt=twice, err=True)
+    except typer.Abort:
+        raise ConfigError("no passphrase was entered", hint="try again") from None
+    return answer.encode(errors="surrogateescape")
 
 
 def _warn(text: str) -> None:

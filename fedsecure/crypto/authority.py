@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedsecure.crypto.certificates import as_utc, check_ca, fingerprint, when
-from fedsecure.crypto.index import Index, IssuedCertificate, locked, read_index, write_index
+from fedsecure.crypto.index import INDEX_FILE, Index, IssuedCertificate, locked, read_index, write_index
 from fedsecure.crypto.issuing import BACKDATE, build_ca, build_leaf, requested_names_only
 from fedsecure.crypto.keyfiles import make_private_folder, read_public, read_secret, write_public, write_secret
 from fedsecure.crypto.names import Identity, check_federation, describe
@@ -67,6 +67,7 @@ def init_ca(folder: Path, federation: str, passphrase: bytes | None, years: int,
     """Make a CA in ``folder``, for ``years``. ``passphrase`` ``None`` stores its key unencrypted: for tests and trials.
 
     Raises ``ConfigError`` for a malformed name, lifetime or passphrase, ``CertificateError`` when a CA is there.
+    A failed attempt leaves no file behind.
     """
     check_federation(federation)
     if not 1 <= years <= MAX_CA_YEARS:
@@ -78,12 +79,18 @@ def init_ca(folder: Path, federation: str, passphrase: bytes | None, years: int,
     key = ec.generate_private_key(ec.SECP256R1())
     ca = build_ca(key, federation, begin=begin, end=begin + BACKDATE + timedelta(days=365 * years))
     with locked(folder):
-        if left := next((p for p in (CA_KEY, CA_CERT, "index.json", CRL) if (folder / p).exists()), None):
-            raise CertificateError(f"{folder / left}: there is a CA here already", hint="choose another folder")
-        write_secret(folder / CA_KEY, lock(key, passphrase))
-        write_public(folder / CRL, build_crl(ca, key, (), number=1, now=begin + BACKDATE))
-        write_index(folder, Index(federation, 1))
-        write_public(folder / CA_CERT, ca.public_bytes(serialization.Encoding.PEM))
+        files = [folder / name for name in (CA_KEY, CRL, INDEX_FILE, CA_CERT)]
+        if left := next((path for path in files if path.is_symlink() or path.exists()), None):
+            raise CertificateError(f"{left}: there is a CA here already", hint="choose another folder")
+        try:
+            write_secret(folder / CA_KEY, lock(key, passphrase))
+            write_public(folder / CRL, build_crl(ca, key, (), number=1, now=begin + BACKDATE))
+            write_index(folder, Index(federation, 1))
+            write_public(folder / CA_CERT, ca.public_bytes(serialization.Encoding.PEM))
+        except BaseException:
+            for path in files:
+                path.unlink(missing_ok=True)
+            raise
     return read_authority(folder)
 
 

@@ -72,6 +72,8 @@ def load_request(pem: bytes, what: str) -> x509.CertificateSigningRequest:
 
 def load_ec_key(pem: bytes, what: str, password: bytes | None = None) -> ec.EllipticCurvePrivateKey:
     """An ECDSA P-256 private key. Raises ``CertificateError``: damaged, wrong kind, wrong password."""
+    if password is None and b"ENCRYPTED" in pem:
+        raise CertificateError(f"{what}: is encrypted, and a daemon cannot ask for its passphrase", hint="decrypt it")
     try:
         key = serialization.load_pem_private_key(pem, password)
     except PARSE_ERRORS:

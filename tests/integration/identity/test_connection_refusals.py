@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from fedsecure.crypto import authority
 from fedsecure.errors import CertificateError, ConfigError, WireError
@@ -371,6 +372,13 @@ def test_a_loose_key_stops_before_connecting(federation, node):
             use(node, now=federation.now)
         assert caught.value.hint == f"chmod 600 {node.key}"
     refused(federation, "nobody.invalid:1", node, "mode 0640")
+
+
+def test_an_encrypted_tls_key_is_named(federation, node):
+    key = serialization.load_pem_private_key(node.key.read_bytes(), None)
+    protection = serialization.BestAvailableEncryption(b"passphrase")
+    node.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection))
+    refused(federation, "nobody.invalid:1", node, "tls.key: is encrypted")
 
 
 def test_files_that_do_not_belong_together(federation, strangers, node):

@@ -56,6 +56,18 @@ def test_a_ca_is_never_made_over_another(consortium):
     assert {p.name: p.read_bytes() for p in consortium.ca.iterdir()} == before
 
 
+def test_a_ca_that_cannot_be_finished_leaves_nothing(tmp_path, monkeypatch, consortium):
+    def full(*_: object) -> None:
+        raise CertificateError("index.json: cannot be written: No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(authority, "write_index", full)
+        with pytest.raises(CertificateError, match="No space left"):
+            authority.init_ca(tmp_path / "new", "heart", None, 1, consortium.now)
+    assert list((tmp_path / "new").iterdir()) == []
+    authority.init_ca(tmp_path / "new", "heart", None, 1, consortium.now)
+
+
 @pytest.mark.parametrize(
     ("federation", "secret", "years", "fault"),
     [
