@@ -13,6 +13,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 import tomli_w
 
 from fedsecure.cli import run
+from fedsecure.crypto import authority
 from fedsecure.data.dataset import Dataset
 from fedsecure.data.export import save_npz
 from fedsecure.plan import Plan, load_plan
@@ -70,8 +72,9 @@ class Federation:
         self.address = f"localhost:{self.port}"
         self.nodes = ("node-0", "node-1", "node-2")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        ca = self.ask("ca", "init", "--ca", root / "ca", "--federation", "test", "--no-passphrase")
-        self.ca_fingerprint = str(ca["fingerprint"])
+        # A CA that is a month old, so that it can have issued certificates which have expired since.
+        made_then = datetime.now(UTC) - timedelta(days=30)
+        self.ca_fingerprint = authority.init_ca(root / "ca", "test", None, 10, made_then).fingerprint
         made = self.ask(
             *("coordinator", "init", "--dir", root / "coordinator", "--federation", "test"),
             *("--dns", "localhost", "--listen", f"127.0.0.1:{self.port}"),
@@ -184,6 +187,18 @@ class Federation:
 def federation(tmp_path: Path) -> Iterator[Federation]:
     made = Federation(tmp_path)
     try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def shared_federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """One federation for the tests of a module that leave it as it was; its coordinator runs, its nodes do not."""
+    made = Federation(tmp_path_factory.mktemp("federation"))
+    try:
+        made.start("coordinator")
+        made.wait(lambda: "listening" in made.log("coordinator") or "serving" in made.log("coordinator"), 60)
         yield made
     finally:
         made.close()
