@@ -113,13 +113,7 @@ def sign(
         renew=renew,
     )
     write_public(out, pem)
-    issued = next(c for c in authority.list_certificates(folder) if c.fingerprint == fingerprint(pem))
-    ca = authority.read_authority(folder)
-    if as_json:
-        emit_json({**_row(issued), "certificate": str(out), "ca_fingerprint": ca.fingerprint})
-        return
-    say(f"issued       {out}, serial {issued.serial}, valid until {issued.not_after:%Y-%m-%d %H:%M UTC}")
-    say(f"Send it back with {folder / authority.CA_CERT}; the CA's fingerprint is {ca.fingerprint}")
+    _report_issued(folder, out, fingerprint(pem), as_json=as_json)
 
 
 @app.command()
@@ -208,6 +202,18 @@ def _confirm_request(path: Path, pem: bytes, expected: str | None) -> None:
         )
     if not typer.confirm("Did its owner read this fingerprint out to you? Sign", err=True):
         raise CertificateError(f"{path}: not signed", hint="ask its owner for the right request")
+
+
+def _report_issued(folder: Path, out: Path, fingerprint: str, *, as_json: bool) -> None:
+    from fedsecure.crypto import authority
+
+    issued = next(c for c in authority.list_certificates(folder) if c.fingerprint == fingerprint)
+    ca = authority.read_authority(folder)
+    if as_json:
+        emit_json({**_row(issued), "certificate": str(out), "ca_fingerprint": ca.fingerprint})
+        return
+    say(f"issued       {out}, serial {issued.serial}, valid until {issued.not_after:%Y-%m-%d %H:%M UTC}")
+    say(f"Send it back with {folder / authority.CA_CERT}; the CA's fingerprint is {ca.fingerprint}")
 
 
 def _row(certificate: IssuedCertificate) -> dict[str, Any]:

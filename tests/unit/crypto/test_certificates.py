@@ -122,6 +122,13 @@ def test_the_ca_has_dates_too(consortium):
     refused(consortium, pem, "CA certificate: not yet valid", now=consortium.now - timedelta(days=366))
 
 
+def test_a_changed_ca_certificate(consortium):
+    der = bytearray(x509.load_pem_x509_certificate(consortium.ca_pem).public_bytes(serialization.Encoding.DER))
+    der[-1] ^= 1
+    changed = x509.load_der_x509_certificate(bytes(der)).public_bytes(serialization.Encoding.PEM)
+    refused(consortium, consortium.issue(), "CA certificate: malformed", ca_pem=changed)
+
+
 def test_times_need_a_zone_and_any_zone_will_do(consortium):
     pem = consortium.issue(days=1)
     tokyo = timezone(timedelta(hours=9))
