@@ -54,6 +54,7 @@ class Desk:
         """Runs that ``node`` may see, newest first, with whether it joined: open ones, and ended ones it joined."""
         registry = self._registry
         with registry.changed:
+            registry.require_ready()
             rows = [(r.row, node in r.joined) for r in registry.running() if _may_see(r, node)]
             rows += [(row, True) for row in registry.ended().values() if self._took_part(row.digest, node)]
         return sorted(rows, key=lambda r: (-r[0].created_ms, r[0].digest))[:MAX_OFFERS]
@@ -62,6 +63,7 @@ class Desk:
         """The node is ready for a run. Returns the run's row. Idempotent, also when the run has ended since."""
         registry = self._registry
         with registry.changed:
+            registry.require_ready()
             over = registry.ended().get(digest)
             if over is not None and self._took_part(digest, node):
                 return over
@@ -83,6 +85,7 @@ class Desk:
         registry = self._registry
         text = " ".join("".join(c if c.isprintable() else " " for c in reason).split())[:MAX_REASON]
         with registry.changed:
+            registry.require_ready()
             if digest in registry.ended():
                 return
             run = self._offered(node, digest)
@@ -131,6 +134,7 @@ class Desk:
 
     def _work(self, node: str, digests: Sequence[str]) -> Work | None:
         registry = self._registry
+        registry.require_ready()
         for digest in dict.fromkeys(digests):
             over = registry.ended().get(digest)
             if over is not None and self._took_part(digest, node):
@@ -212,6 +216,7 @@ class Desk:
 
     def _offered(self, node: str, digest: str) -> Run:
         """The open run, as this node may know it: one that names others is as good as unknown to it."""
+        self._registry.require_ready()
         run = self._registry.open_run(digest)
         if not _may_see(run, node):
             raise RemoteProtocolError(f"run {digest[:12]!r} is not known here", hint="list the plans on offer")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedsecure.errors import RemoteProtocolError
+from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.rounds import (
     Abort,
     Action,
@@ -58,6 +58,7 @@ class Registry:
         self._build_method, self._listen = build_method, listen
         self.changed = threading.Condition(threading.RLock())
         self.closing = False
+        self.ready = False
         self._runs: dict[str, Run] = {}
         self._ended: dict[str, RunRow] = {}
         self._ended_before: set[str] = set()
@@ -255,7 +256,8 @@ class Registry:
             return not self._runs and not self.unprepared()
 
     def open_run(self, digest: str) -> Run:
-        """The run, if it has not ended. Raises ``RemoteProtocolError`` saying that it is over, or not known."""
+        """The run, if it has not ended. Raises ``RemoteProtocolError`` saying that it is over, or not known, or
+        ``WireError`` while it is being prepared."""
         run = self._runs.get(digest)
         if run is not None:
             return run
@@ -264,4 +266,11 @@ class Registry:
             raise RemoteProtocolError(
                 f"run {digest[:12]} is over: {row.phase}" + (f" ({row.reason})" if row.reason else "")
             )
+        if digest in self.journal.digests():
+            raise WireError(f"run {digest[:12]} is being prepared", hint="try again in a moment")
         raise RemoteProtocolError(f"run {digest[:12]!r} is not known here", hint="list the plans on offer")
+
+    def require_ready(self) -> None:
+        """Raise ``WireError`` until the runs from before a restart are taken up: none of them may seem unknown."""
+        if not self.ready:
+            raise WireError("the coordinator is starting", hint="try again in a moment")

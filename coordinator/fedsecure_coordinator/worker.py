@@ -53,6 +53,7 @@ class Worker:
             if self._stop.is_set():
                 return
             self._registry.prepare(row, lambda run: run.method.init_server(server_seed(run.plan.seed)))
+        self._registry.ready = True
 
     def aggregate(self, digest: str) -> None:
         """Sum a run's contributions and update its state. A cancelled update is taken up again after the next start."""

@@ -11,6 +11,7 @@ from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.method import Cancelled
 from fedsecure.randomness import server_seed
 from fedsecure.tensors import Tensors
+from fedsecure_coordinator.journal import RunRow
 
 
 def never_gone():
@@ -280,3 +281,24 @@ def test_the_number_of_nodes_is_bounded(open_office, toy):
     office.desk.join("a", digest)
     with pytest.raises(WireError, match="already serves 2 nodes"):
         office.desk.join("c", digest)
+
+
+def test_while_it_starts_no_run_seems_unknown(open_office, toy):
+    office = open_office()
+    digest = office.gather(toy.plan())
+    again = open_office()
+    for call in (
+        lambda: again.desk.offers("a"),
+        lambda: again.desk.join("a", digest),
+        lambda: again.desk.refuse("a", digest, "no"),
+        lambda: again.desk.next_work("a", [digest], 0, never_gone),
+        lambda: again.send(digest, "a"),
+    ):
+        with pytest.raises(WireError, match="the coordinator is starting"):
+            call()
+    again.worker.take_up()
+    assert again.send(digest, "a")[1]
+    later = toy.plan(name="later")
+    again.journal.add_run(RunRow(later.digest(), later.name, later.canonical(), 1))
+    with pytest.raises(WireError, match="is being prepared"):
+        again.desk.join("a", later.digest())
