@@ -11,6 +11,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from fedsecure.plan.task import ImageTask
+from fedsecure_node.text import printable
 
 __all__ = ["Sheet", "contact_sheet", "pixels"]
 
@@ -95,5 +96,6 @@ def _rows(classes: Sequence[str], labels: npt.NDArray[np.int64]) -> list[tuple[s
 
 
 def _row_name(name: str, count: int) -> str:
+    name = printable(name)
     short = name if len(name) <= 28 else name[:27] + "…"
     return f"{short} ({count})"

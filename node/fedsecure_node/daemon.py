@@ -23,6 +23,7 @@ from fedsecure_node.egress import Gate
 from fedsecure_node.plandesk import PlanDesk
 from fedsecure_node.progress import Reporter
 from fedsecure_node.store import Store, now_ms
+from fedsecure_node.text import printable
 from fedsecure_node.transfer import Backoff
 from fedsecure_node.work import ExchangeDesk, Outcome, as_error
 
@@ -129,11 +130,12 @@ class NodeDaemon:
     def _end(self, ended: pb.Ended) -> None:
         store = self._desks.store
         completed = ended.state == pb.RUN_STATE_COMPLETED
-        error = RunAborted(f"plan {ended.plan_digest[:12]}: aborted: {ended.reason[:300] or 'no reason given'}")
+        reason = printable(ended.reason[:300]) or "no reason given"
+        error = RunAborted(f"plan {ended.plan_digest[:12]}: aborted: {reason}")
         store.runs.end(
             ended.plan_digest,
             "completed" if completed else "aborted",
-            ended.reason[:300],
+            "" if completed else reason,
             0 if completed else error.exit_code,
             now_ms(),
         )

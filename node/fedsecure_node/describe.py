@@ -13,6 +13,7 @@ from fedsecure.plan.methods import CondensationSettings, FedAvgSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
 from fedsecure_node.records import learns
+from fedsecure_node.text import printable
 
 __all__ = ["describe", "human_bytes"]
 
@@ -39,7 +40,7 @@ def human_bytes(count: int) -> str:
 def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault: str = "") -> list[str]:
     """Lines for a privacy officer. ``policy`` is ``None`` when there is no usable one, and ``policy_fault`` says
     why."""
-    return [
+    lines = [
         f"plan {plan.name}, digest {plan.digest()}",
         *_what(plan),
         *_computed(plan),
@@ -47,6 +48,7 @@ def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault:
         *_preset(plan),
         *_verdict(plan, policy, policy_fault),
     ]
+    return [printable(line) for line in lines]  # class and column names come from the coordinator
 
 
 def _what(plan: Plan) -> Iterator[str]:

@@ -7,6 +7,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO
 
+from fedsecure_node.text import printable
+
 __all__ = ["JsonReporter", "PlainReporter", "Reporter", "RichReporter", "make_reporter"]
 
 #: A plain log gets a line of progress at each of these parts of a computation.
@@ -33,11 +35,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _printable(text: str) -> str:
-    """No control characters: a line from elsewhere cannot move a terminal's cursor."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
 class PlainReporter:
     """One line an event; progress in quarters."""
 
@@ -47,7 +44,7 @@ class PlainReporter:
 
     def say(self, event: str, text: str, **fields: Any) -> None:
         """``TIME text``."""
-        self._stream.write(f"{_now()} {_printable(text)}\n")
+        self._stream.write(f"{_now()} {printable(text)}\n")
         self._stream.flush()
 
     def progress(self, label: str, done: int, of: int) -> None:
@@ -112,14 +109,14 @@ class RichReporter:
         if self._task is not None:
             self._bar.remove_task(self._task)
             self._task, self._label = None, ""
-        self._console.print(Text(f"{_now()[11:19]} {_printable(text)}"), soft_wrap=True)
+        self._console.print(Text(f"{_now()[11:19]} {printable(text)}"), soft_wrap=True)
 
     def progress(self, label: str, done: int, of: int) -> None:
         """Move the bar."""
         if self._task is None or label != self._label:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task, self._label = self._bar.add_task(_printable(label).replace("[", "("), total=of), label
+            self._task, self._label = self._bar.add_task(printable(label).replace("[", "("), total=of), label
         self._bar.update(self._task, completed=done, total=of)
 
     def close(self) -> None:

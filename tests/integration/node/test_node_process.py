@@ -1,0 +1,111 @@
+"""The node as a process: signals, kill -9, exit codes, verbs beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fedsecure.cli import run as command
+
+
+@pytest.fixture
+def process(site):
+    """Starts ``fedsecure node run``; whatever still runs at the end is killed."""
+    started = []
+
+    def start(*options):
+        with (site.folder / "out.txt").open("ab") as out:
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "fedsecure", "node", "run", "--dir", str(site.folder), *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                )
+            )
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.poll() is None:
+            one.kill()
+        one.wait(10)
+
+
+def until(condition, site, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, (site.folder / "out.txt").read_text()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_stop_it_in_order_also_while_computing(site, script, plan_of, process, number):
+    script.offer(plan := plan_of(settings={"local_steps": 1_000_000}))
+    script.ask(plan)
+    node = process("--log-format", "json")
+    until(lambda: "computing" in (site.folder / "out.txt").read_text(), site)
+    time.sleep(0.5)
+    start = time.monotonic()
+    node.send_signal(number)
+    assert node.wait(15) == 0
+    assert time.monotonic() - start < 10
+    lines = [json.loads(line) for line in (site.folder / "out.txt").read_text().splitlines()]
+    assert lines[-1]["event"] == "stopped"
+    assert {"time", "event", "message"} <= set(lines[0])
+
+
+def test_killed_in_the_middle_of_a_transfer_it_sends_the_same_bytes_after_a_restart(
+    site, script, plan_of, process, capsys
+):
+    script.cut_uploads = 10**6
+    script.offer(plan := plan_of())
+    script.ask(plan)
+    node = process()
+    until(lambda: script.partial, site)
+    node.kill()
+    node.wait(10)
+    (digest,) = script.partial
+    script.partial.clear()
+    script.cut_uploads = 0
+    script.end(plan)
+    assert process("--exit-when-done").wait(60) == 0, (site.folder / "out.txt").read_text()
+    import hashlib
+
+    (sent,) = script.complete.values()
+    assert hashlib.sha256(sent).hexdigest() == digest
+    folder = ["--dir", str(site.folder)]
+    assert command(["node", "verify-log", "--json", *folder]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 3
+    assert command(["node", "releases", "--json", *folder]) == 0
+    (release,) = json.loads(capsys.readouterr().out)["releases"]
+    assert (release["state"], release["payload"]["sha256"]) == ("acknowledged", digest)
+
+
+def test_faults_have_their_exit_codes(site, script, plan_of, process, identities):
+    (site.folder / "policy.toml").unlink()
+    script.offer(plan_of())
+    assert process("--exit-when-done").wait(60) == 4
+    other = site.folder / "ca.crt"
+    other.write_bytes((site.folder / "tls.crt").read_bytes())
+    assert process().wait(60) == 6
+    (site.folder / "node.toml").write_text("format = 9")
+    assert process().wait(60) == 3
+    text = (site.folder / "out.txt").read_text()
+    assert "Traceback" not in text
+    assert text.count("error: ") == 3
+
+
+def test_a_second_process_on_one_store_is_refused(site, script, process):
+    process()
+    until(lambda: script.hellos, site)
+    second = process()
+    assert second.wait(60) == 3
+    assert "another node daemon" in (site.folder / "out.txt").read_text()
