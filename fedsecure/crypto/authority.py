@@ -18,7 +18,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedsecure.crypto.certificates import as_utc, check_ca, fingerprint, when
 from fedsecure.crypto.index import INDEX_FILE, Index, IssuedCertificate, locked, read_index, write_index
 from fedsecure.crypto.issuing import BACKDATE, build_ca, build_leaf, requested_names_only
-from fedsecure.crypto.keyfiles import make_private_folder, read_public, read_secret, write_public, write_secret
+from fedsecure.crypto.keyfiles import (
+    all_or_nothing,
+    make_private_folder,
+    present,
+    read_public,
+    read_secret,
+    write_public,
+    write_secret,
+)
 from fedsecure.crypto.names import Identity, check_federation, describe
 from fedsecure.crypto.passphrase import is_locked, lock, unlock
 from fedsecure.crypto.pem import (
@@ -80,17 +88,13 @@ def init_ca(folder: Path, federation: str, passphrase: bytes | None, years: int,
     ca = build_ca(key, federation, begin=begin, end=begin + BACKDATE + timedelta(days=365 * years))
     with locked(folder):
         files = [folder / name for name in (CA_KEY, CRL, INDEX_FILE, CA_CERT)]
-        if left := next((path for path in files if path.is_symlink() or path.exists()), None):
+        if left := next((path for path in files if present(path)), None):
             raise CertificateError(f"{left}: there is a CA here already", hint="choose another folder")
-        try:
-            write_secret(folder / CA_KEY, lock(key, passphrase))
+        write_secret(folder / CA_KEY, lock(key, passphrase))
+        with all_or_nothing(*files):
             write_public(folder / CRL, build_crl(ca, key, (), number=1, now=begin + BACKDATE))
             write_index(folder, Index(federation, 1))
             write_public(folder / CA_CERT, ca.public_bytes(serialization.Encoding.PEM))
-        except BaseException:
-            for path in files:
-                path.unlink(missing_ok=True)
-            raise
     return read_authority(folder)
 
 
@@ -188,8 +192,12 @@ def _whole(now: datetime) -> datetime:
 
 
 def _ca_pem(folder: Path) -> bytes:
-    if not (folder / CA_CERT).exists():
-        raise CertificateError(f"{folder}: no CA here", hint="give the CA's folder, or make one with ca init")
+    try:
+        (folder / CA_CERT).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise CertificateError(f"{folder}: no CA here", hint="give the CA's folder, or make one with ca init") from None
+    except (OSError, ValueError):
+        pass  # reading it names the fault
     return read_public(folder / CA_CERT, "CA certificate")
 
 

@@ -15,7 +15,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedsecure.crypto.certificates import PeerIdentity, check_ca, check_certificate
 from fedsecure.crypto.certificates import fingerprint as fingerprint_of
 from fedsecure.crypto.issuing import build_request
-from fedsecure.crypto.keyfiles import make_private_folder, read_public, read_secret, write_public, write_secret
+from fedsecure.crypto.keyfiles import (
+    all_or_nothing,
+    make_private_folder,
+    present,
+    read_public,
+    read_secret,
+    write_public,
+    write_secret,
+)
 from fedsecure.crypto.names import Identity, check_hosts
 from fedsecure.crypto.pem import (
     ec_public_key,
@@ -72,22 +80,18 @@ def create_identity(folder: Path, *, federation: str, role: str, name: str, dns:
     make_private_folder(folder)
     names = (TLS_KEY, TLS_CSR, IDENTITY_KEY, IDENTITY_PUB, TLS_CERT, CA_CERT)
     for there in names:
-        if (folder / there).is_symlink() or (folder / there).exists():
+        if present(folder / there):
             raise CertificateError(
                 f"{folder / there}: exists already, and an identity is never overwritten",
                 hint="use another folder, or move the old one away; to renew its certificate send its tls.csr again",
             )
-    try:
-        key = ec.generate_private_key(ec.SECP256R1())
-        csr = build_request(key, identity, dns)
-        write_secret(folder / TLS_KEY, private_pem(key))
+    key = ec.generate_private_key(ec.SECP256R1())
+    csr = build_request(key, identity, dns)
+    write_secret(folder / TLS_KEY, private_pem(key))  # who gets past this line is alone here
+    with all_or_nothing(*(folder / name for name in names)):
         signer = generate_identity(folder / IDENTITY_KEY)
         write_public(folder / IDENTITY_PUB, public_identity_pem(signer.public_bytes))
         write_public(folder / TLS_CSR, csr)
-    except BaseException:
-        for made in names:
-            (folder / made).unlink(missing_ok=True)
-        raise
     return Enrolment(folder, federation, role, name, folder / TLS_CSR, fingerprint_of(csr), signer.fingerprint)
 
 
@@ -156,7 +160,7 @@ def same_fingerprint(pem: bytes, expected: str, what: str) -> None:
 def _install(folder: Path, cert_pem: bytes, ca_pem: bytes) -> None:
     """Both files or none: the first is put back when the second cannot be written."""
     ca_path, cert_path = folder / CA_CERT, folder / TLS_CERT
-    before = read_public(ca_path, "CA certificate") if ca_path.exists() else None
+    before = read_public(ca_path, "CA certificate") if present(ca_path) else None
     write_public(ca_path, ca_pem)
     try:
         write_public(cert_path, cert_pem)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedsecure.errors import CertificateError
 
 __all__ = [
+    "all_or_nothing",
+    "is_folder",
     "make_private_folder",
+    "present",
     "read_public",
     "read_secret",
     "replace_secret",
@@ -43,6 +48,20 @@ def make_private_folder(path: Path) -> None:
         raise CertificateError(f"{path}: this folder cannot be made: {error.strerror}", hint="choose another") from None
 
 
+def present(path: Path) -> bool:
+    """Whether anything is at ``path``, a dangling link included. A folder that may not be entered counts as empty: what
+    is done next in it says so."""
+    return os.path.lexists(path)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder, or a link to one, that we may see."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def write_secret(path: Path, data: bytes) -> None:
     """Create ``path`` with mode 0600 and ``data``, durable on return. Never overwrites and never follows a link.
 
@@ -74,6 +93,19 @@ def replace_secret(path: Path, data: bytes) -> None:
     Raises ``CertificateError`` on a fault of the file system; then the old content is still there.
     """
     _replace(path, data, SECRET_MODE)
+
+
+@contextlib.contextmanager
+def all_or_nothing(*paths: Path) -> Iterator[None]:
+    """Remove ``paths`` when the block fails. Enter it only once they are known to be ours: an exclusive creation of the
+    first of them tells two that begin at once apart."""
+    try:
+        yield
+    except BaseException:
+        for path in paths:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        raise
 
 
 def read_secret(path: Path, what: str = "private key") -> bytes:

@@ -17,7 +17,7 @@ import grpc
 
 from fedsecure.crypto.certificates import PeerIdentity, check_certificate
 from fedsecure.crypto.enrolment import check_key_pair
-from fedsecure.crypto.keyfiles import read_public, read_secret
+from fedsecure.crypto.keyfiles import present, read_public, read_secret
 from fedsecure.crypto.names import ROLES
 from fedsecure.errors import CertificateError
 
@@ -40,7 +40,7 @@ class TlsFiles:
     def in_folder(cls, folder: Path) -> TlsFiles:
         """The files as enrolment names them; ``crl.pem`` counts when it is there."""
         crl = folder / "crl.pem"
-        return cls(folder / "tls.key", folder / "tls.crt", folder / "ca.crt", crl if crl.exists() else None)
+        return cls(folder / "tls.key", folder / "tls.crt", folder / "ca.crt", crl if present(crl) else None)
 
     def ca_pem(self) -> bytes:
         """The CA certificate. Raises ``CertificateError``."""

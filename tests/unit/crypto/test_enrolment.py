@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -75,6 +78,53 @@ def test_a_failed_attempt_leaves_nothing(tmp_path, monkeypatch):
         with pytest.raises(CertificateError, match="No space left"):
             enrolment.create_identity(tmp_path, federation="heart", role="node", name="charite")
     assert content(tmp_path) == {}
+
+
+def test_two_that_begin_at_once_leave_the_first_ones_keys(tmp_path, monkeypatch):
+    (tmp_path / "tls.key").write_bytes(b"precious")
+    monkeypatch.setattr(enrolment, "present", lambda _: False)  # as if it came between the look and the write
+    with pytest.raises(CertificateError, match="exists already"):
+        enrolment.create_identity(tmp_path, federation="heart", role="node", name="charite")
+    assert content(tmp_path) == {"tls.key": b"precious"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
+def test_folders_of_another_user_are_one_clear_line(tmp_path, consortium):
+    """Run as nobody: every act on a folder that may not be entered names it."""
+    script = """
+import os, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from fedsecure.crypto import authority, enrolment
+from fedsecure.errors import CertificateError
+from fedsecure.wire.credentials import TlsFiles
+shut, now = Path(sys.argv[1]), datetime.now(UTC)
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+for act in (
+    lambda: authority.read_authority(shut),
+    lambda: authority.list_certificates(shut),
+    lambda: authority.init_ca(shut, "heart", None, 1, now),
+    lambda: authority.init_ca(shut / "x", "heart", None, 1, now),
+    lambda: authority.revoke(shut, "x", passphrase=None, now=now),
+    lambda: enrolment.create_identity(shut, federation="heart", role="node", name="a"),
+    lambda: enrolment.create_identity(shut / "x", federation="heart", role="node", name="a"),
+    lambda: enrolment.read_enrolment(shut),
+    lambda: TlsFiles.in_folder(shut).ca_pem(),
+):
+    try:
+        act()
+    except CertificateError as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(consortium.ca)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 9
+    assert all("Permission denied" in line and str(consortium.ca) in line for line in lines), lines
 
 
 @pytest.mark.parametrize(
