@@ -50,7 +50,7 @@ def approve_everywhere(federation: DemoFederation, plans: Sequence[Plan], daemon
         folder = str(federation.node(node))
         digests = {plan.digest() for plan in plans}
         deadline = time.monotonic() + OFFER_SECONDS
-        while not digests <= {str(p["digest"]) for p in _ask("node", "plans", "--dir", folder)["plans"]}:
+        while not digests <= _offered(folder):
             daemons.check()
             if time.monotonic() > deadline:
                 raise RunAborted(f"{node} was not offered the plans within {OFFER_SECONDS:.0f} s")
@@ -58,6 +58,14 @@ def approve_everywhere(federation: DemoFederation, plans: Sequence[Plan], daemon
         for plan in plans:
             tell(f"   $ fedsecure node approve {plan.digest()[:16]}… --dir {folder}")
             run_command(["node", "approve", plan.digest(), "--dir", folder])
+
+
+def _offered(folder: str) -> set[str]:
+    """Digests of the plans that a node was offered so far; none while its daemon is still making its store."""
+    try:
+        return {str(plan["digest"]) for plan in _ask("node", "plans", "--dir", folder)["plans"]}
+    except RunAborted:
+        return set()
 
 
 def follow(federation: DemoFederation, plans: Sequence[Plan], daemons: Daemons, tell: Tell) -> None:
@@ -68,7 +76,7 @@ def follow(federation: DemoFederation, plans: Sequence[Plan], daemons: Daemons, 
         runs = run_views(federation)
         for run in runs:
             for entry in run["history"]:
-                if entry["metrics"] and (run["name"], entry["round"]) not in told:
+                if "accuracy" in entry["metrics"] and (run["name"], entry["round"]) not in told:
                     told.add((run["name"], entry["round"]))
                     tell(f"   {run['name']}: round {entry['round']}, accuracy {entry['metrics']['accuracy']:.3f}")
             if run["state"] == "ABORTED":
