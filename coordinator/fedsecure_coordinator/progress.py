@@ -49,6 +49,7 @@ class Progress:
     def line(self, text: str, fields: dict[str, Any], level: str = "info") -> None:
         """One line, or one JSON object."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        text = "".join(c if c.isprintable() else " " for c in text)  # nothing can steer the operator's terminal
         with self._lock:
             if self._format == "json":
                 record = {"time": now, "level": level, "message": text, **fields}

@@ -1,0 +1,152 @@
+"""The example file, settings, run names, model cards, progress lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedsecure.config import validate
+from fedsecure.errors import ConfigError
+from fedsecure.tensors import Tensors
+from fedsecure_coordinator.export import export_run, model_card
+from fedsecure_coordinator.notices import Notice
+from fedsecure_coordinator.progress import Progress, runs_table
+from fedsecure_coordinator.settings import CoordinatorSettings, load_settings, split_listen
+from fedsecure_coordinator.setup import example, write_settings
+from fedsecure_coordinator.views import find_run, run_view
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_example_is_one_file_and_says_the_defaults():
+    assert (ROOT / "coordinator" / "coordinator.example.toml").read_text(encoding="utf-8") == example()
+    raw = tomllib.loads(example())
+    bare = {k: raw[k] for k in ("format", "federation", "listen")}
+    assert validate(CoordinatorSettings, raw, "example") == validate(CoordinatorSettings, bare, "bare")
+
+
+def test_paths_are_taken_from_the_files_folder(tmp_path):
+    write_settings(tmp_path, federation="f.example", listen="[::1]:8443")
+    with (tmp_path / "coordinator.toml").open("a") as file:
+        file.write('[evaluation]\nkind = "npz"\npath = "test.npz"\n')
+    settings = load_settings(tmp_path)
+    assert (settings.federation, settings.listen) == ("f.example", "[::1]:8443")
+    assert settings.store == tmp_path / "store"
+    assert settings.tls.crl == tmp_path / "crl.pem"
+    assert settings.evaluation.path == tmp_path / "test.npz"
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_settings(tmp_path, federation="f.example", listen="h:1")
+
+
+def test_listen():
+    assert split_listen("0.0.0.0:8443") == ("0.0.0.0", 8443)
+    assert split_listen("[::]:0") == ("::", 0)
+    for wrong in ("8443", ":8443", "::1:8443", "h:", "h:x", "h:70000", "h:٣"):
+        with pytest.raises(ValueError, match="host:port|port"):
+            split_listen(wrong)
+
+
+def finished(office, toy, **changes):
+    digest = office.gather(toy.plan(**changes))
+    for round_ in range(2):
+        for node in "abc":
+            office.send(digest, node, round_=round_)
+        office.work()
+    return digest
+
+
+def test_the_card_says_what_happened(open_office, toy, tmp_path):
+    office = open_office(evaluate=lambda plan, model: {"accuracy": 0.75, "accuracy.a": 0.5})
+    digest = finished(office, toy, task={"kind": "image", "classes": ["a|b", "<c>"], "shape": [1, 8, 8]})
+    row = find_run(office.journal, digest)
+    files = export_run(office.journal, office.blobs, row, tmp_path / "out", lambda plan: toy.method())
+    assert Tensors.from_bytes(files["model"].read_bytes()) == Tensors.from_bytes(office.blobs.get(row.server))
+    card = files["card"].read_text(encoding="utf-8")
+    for text in (digest, "COMPLETED", "`none`", "a\\|b, &lt;c>", "0.75", "a, b, c", "preset protective"):
+        assert text in card
+    history = json.loads(files["history"].read_text())["history"]
+    assert [r["metrics"]["accuracy"] for r in history] == [0.75, 0.75]
+    assert all(r["bytes_up"]["a"] > 0 for r in history)
+
+
+def test_the_card_of_an_aborted_run_names_reason_and_stragglers(open_office, toy):
+    office = open_office()
+    digest = office.gather(toy.plan(rounds=3))
+    office.send(digest, "a")
+    office.send(digest, "b")
+    office.clock.now += 30_001
+    office.registry.pass_deadlines()
+    office.work()
+    office.registry.take_abort_requests()
+    office.journal.request_abort(digest, "enough")
+    office.registry.take_abort_requests()
+    row = find_run(office.journal, digest)
+    card = model_card(toy.plan(rounds=3), run_view(office.journal, row), Tensors({}))
+    assert "ABORTED: operator: enough" in card
+    assert "| stragglers | c |" in card
+
+
+def test_runs_are_found_by_digest_prefix_and_name(open_office, toy):
+    office = open_office()
+    first, second = office.submit(toy.plan()), office.submit(toy.plan(seed=6))
+    assert find_run(office.journal, first).digest == first
+    assert find_run(office.journal, second[:10].upper()).digest == second
+    with pytest.raises(ConfigError, match="run 'sum': names 2 runs"):
+        find_run(office.journal, "sum")
+    for absent in ("", "zzz"):
+        with pytest.raises(ConfigError, match="no such run"):
+            find_run(office.journal, absent)
+    office.submit(toy.plan(name="other"))
+    assert find_run(office.journal, "other").name == "other"
+
+
+def test_no_model_yet_is_said(open_office, toy, tmp_path):
+    office = open_office()
+    plan = toy.plan()
+    office.worker.take_up()
+    from fedsecure_coordinator.journal import RunRow
+
+    office.journal.add_run(RunRow(plan.digest(), plan.name, plan.canonical(), 1))
+    row = find_run(office.journal, "sum")
+    with pytest.raises(ConfigError, match="has no model: it has not begun"):
+        export_run(office.journal, office.blobs, row, tmp_path, lambda plan: toy.method())
+
+
+def test_every_notice_has_words_in_text_and_json(open_office, toy):
+    office = open_office(evaluate=lambda plan, model: {"loss2": float("nan")})
+    finished(office, toy)
+    office.desk.refuse("a", office.gather(toy.plan(name="b")), "no")
+    text, lines = io.StringIO(), io.StringIO()
+    plain, as_json = Progress(text, "text", list), Progress(lines, "json", list)
+    for notice in office.notices:
+        plain.notice(notice)
+        as_json.notice(notice)
+    assert "round 1, one: waiting for a, b, c" in text.getvalue()
+    assert "loss2 not finite" in text.getvalue()
+    assert "takes no part: no" in text.getvalue()
+    records = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert {"opened", "joined", "exchange", "contribution", "aggregating", "round", "completed", "left"} <= {
+        r["event"] for r in records
+    }
+    assert len(text.getvalue().splitlines()) == len(office.notices)
+    plain.notice(Notice("d" * 64, "n", "unheard-of", {}))
+    assert text.getvalue().endswith("n (dddddddddddd): unheard-of\n")
+
+
+def test_the_live_table_shows_every_state(open_office, toy):
+    office = open_office(evaluate=lambda plan, model: {"accuracy": 0.75})
+    finished(office, toy)
+    running = office.gather(toy.plan(name="running"))
+    office.send(running, "a")
+    out = io.StringIO()
+    views = [run_view(office.journal, row) for row in office.journal.runs()]
+    Console(file=out, width=200).print(runs_table(views))
+    assert "COMPLETED" in out.getvalue()
+    assert "accuracy 0.75" in out.getvalue()
+    assert "EXCHANGE one" in out.getvalue()
+    assert "1/3" in out.getvalue()
