@@ -142,7 +142,7 @@ def status(
     watch: Annotated[bool, typer.Option(help="Go on showing it, until Ctrl-C.")] = False,
 ) -> None:
     """Show whether the daemon runs, and how every run stands."""
-    from fedsecure_coordinator.status import show_live, show_once, status_of
+    from fedsecure_coordinator.status import show_live, status_lines, status_of
 
     if watch and as_json:
         raise ConfigError("--watch and --json exclude each other", hint="ask for --json as often as needed")
@@ -152,7 +152,8 @@ def status(
         elif as_json:
             emit_json(status_of(store.settings, store.journal))
         else:
-            show_once(status_of(store.settings, store.journal))
+            for line in status_lines(status_of(store.settings, store.journal)):
+                say(line)
 
 
 @app.command()

@@ -36,6 +36,8 @@ def run_daemon(
     shown: list[Daemon] = []
 
     def views() -> list[dict[str, Any]]:
+        if not shown:  # not listening yet
+            return []
         journal = shown[0].journal
         rows = sorted(journal.runs(), key=lambda r: (r.ended, -r.created_ms))
         return [run_view(journal, r) for r in rows[:SHOWN]]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from fedsecure.commands.output import say
 from fedsecure_coordinator.journal import Journal
 from fedsecure_coordinator.lock import is_held
 from fedsecure_coordinator.progress import runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings
 from fedsecure_coordinator.views import figures, run_view
 
-__all__ = ["show_live", "show_once", "status_of"]
+__all__ = ["show_live", "status_lines", "status_of"]
 
 #: How often the live view looks again (seconds).
 REFRESH_SECONDS = 1.0
@@ -33,24 +32,24 @@ def status_of(settings: CoordinatorSettings, journal: Journal) -> dict[str, Any]
     }
 
 
-def show_once(status: dict[str, Any]) -> None:
-    """Print it as lines."""
-    say(_headline(status))
+def status_lines(status: dict[str, Any]) -> Iterator[str]:
+    """It as lines of text."""
+    yield _headline(status)
     for run in status["runs"]:
         nodes, deadline = run["nodes"], run["deadline"] or "-"
         at = f"round {run['round']}/{run['rounds']}"
-        say(f"{run['digest'][:12]}  {run['name']}  {run['method']}  {run['state']}  {at}")
+        yield f"{run['digest'][:12]}  {run['name']}  {run['method']}  {run['state']}  {at}"
         if run["reason"]:
-            say(f"    reason: {run['reason']}")
-        say(f"    joined: {', '.join(nodes['joined']) or 'nobody'}")
+            yield f"    reason: {run['reason']}"
+        yield f"    joined: {', '.join(nodes['joined']) or 'nobody'}"
         for node, why in nodes["refused"].items():
-            say(f"    refused: {node}: {why}")
+            yield f"    refused: {node}: {why}"
         if nodes["cohort"]:
             waiting = sorted(set(nodes["cohort"]) - set(nodes["contributed"]))
-            say(f"    {run['exchange']}: due from {', '.join(waiting) or 'nobody'} until {deadline}")
+            yield f"    {run['exchange']}: due from {', '.join(waiting) or 'nobody'} until {deadline}"
         for entry in run["history"][-3:]:
             late = f"; too late: {', '.join(entry['stragglers'])}" if entry["stragglers"] else ""
-            say(f"    round {entry['round']}: {figures(entry['metrics'])}{late}")
+            yield f"    round {entry['round']}: {figures(entry['metrics'])}{late}"
 
 
 def show_live(status: Callable[[], dict[str, Any]]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from fedsecure.errors import ConfigError
 from fedsecure.rounds import RoundState
 from fedsecure_coordinator.journal import Journal, RunRow
-from fedsecure_coordinator.runs import plan_of
 
 __all__ = ["figures", "find_run", "moment", "run_summary", "run_view", "sentence"]
 
@@ -50,23 +49,23 @@ def run_summary(row: RunRow) -> dict[str, Any]:
 
 def run_view(journal: Journal, row: RunRow) -> dict[str, Any]:
     """Everything about a run, as JSON. Rounds count from 1, as people do."""
-    plan = plan_of(row)
+    plan = json.loads(row.canonical)  # as it was written: also a plan that this version cannot run any more
     state = RoundState.model_validate_json(row.machine) if row.machine else RoundState()
     members = journal.members(row.digest)
     deadlines = sorted(json.loads(row.deadlines).values())
     running = row.phase in ("EXCHANGE", "AGGREGATING")
     return {
         **run_summary(row),
-        "method": plan.method.name,
-        "preset": plan.preset,
+        "method": plan["method"]["name"],
+        "preset": plan["preset"],
         "round": state.round + 1 if running or row.ended else 0,
-        "rounds": plan.rounds,
+        "rounds": plan["rounds"],
         "exchange": row.exchange if running else "",
         "attempt": state.attempt + 1 if running else 0,
         "deadline": moment(deadlines[0]) if deadlines else None,
-        "min_nodes": plan.cohort.min_nodes,
+        "min_nodes": plan["cohort"]["min_nodes"],
         "nodes": {
-            "named": list(plan.cohort.nodes),
+            "named": plan["cohort"]["nodes"],
             "joined": [n for n, (joined, _) in members.items() if joined],
             "refused": {n: why for n, (joined, why) in members.items() if not joined},
             "cohort": list(state.cohort) if running else [],

@@ -39,7 +39,7 @@ class Cut(Exception):
     """The line broke."""
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(1, 200), max_size=12), wrong=st.integers(1, 50))
 def test_any_cut(tmp_path_factory, seed, cuts, wrong):
     content = random.Random(seed).randbytes(300)

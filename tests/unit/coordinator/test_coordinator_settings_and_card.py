@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import logging
 import tomllib
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from fedsecure.config import validate
 from fedsecure.errors import ConfigError
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.export import export_run, model_card
+from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.notices import Notice
 from fedsecure_coordinator.progress import Progress, runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings, load_settings, split_listen
@@ -109,8 +112,6 @@ def test_no_model_yet_is_said(open_office, toy, tmp_path):
     office = open_office()
     plan = toy.plan()
     office.worker.take_up()
-    from fedsecure_coordinator.journal import RunRow
-
     office.journal.add_run(RunRow(plan.digest(), plan.name, plan.canonical(), 1))
     row = find_run(office.journal, "sum")
     with pytest.raises(ConfigError, match="has no model: it has not begun"):
@@ -150,3 +151,33 @@ def test_the_live_table_shows_every_state(open_office, toy):
     assert "accuracy 0.75" in out.getvalue()
     assert "EXCHANGE one" in out.getvalue()
     assert "1/3" in out.getvalue()
+
+
+def test_a_plan_of_another_version_is_shown_and_stops_nobody(open_office, toy):
+    office = open_office()
+    raw = json.loads(toy.plan().canonical())
+    canonical = json.dumps({**raw, "novelty": 1}, sort_keys=True).encode()
+    digest = hashlib.sha256(canonical).hexdigest()
+    office.journal.add_run(RunRow(digest, "newer", canonical, 1))
+    office.worker.take_up()
+    view = run_view(office.journal, find_run(office.journal, "newer"))
+    assert (view["state"], view["method"]) == ("ABORTED", "fedavg")
+    assert "novelty: unknown key" in view["reason"]
+
+
+def test_a_terminal_gets_a_live_table_and_lines_above_it(open_office, toy):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    office = open_office()
+    out = Terminal()
+    progress = Progress(out, "text", lambda: [run_view(office.journal, row) for row in office.journal.runs()])
+    office.gather(toy.plan())
+    with progress.showing():
+        progress.notice(office.notices[-1])
+        logging.getLogger("fedsecure.coordinator").error("a call failed:\x1b[2J steered")
+    assert "waiting for a, b, c" in out.getvalue()
+    assert "EXCHANGE" in out.getvalue()
+    assert "[2J steered" in out.getvalue()
+    assert "\x1b[2J" not in out.getvalue()
