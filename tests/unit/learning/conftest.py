@@ -51,7 +51,7 @@ def make_plan():
     """make_plan("fedaf", lambda_loc=0.0, …): a plan with little to compute."""
 
     def make(name, *, table=False, rounds=2, preset="protective", model=None, **method):
-        quick = QUICK if name != "fedavg" else {"batch": 8}
+        quick = {"fedavg": {"batch": 8}, "feddm": QUICK, "fedaf": {**QUICK, "gamma": 0.9}}[name]
         network = {"name": "mlp", "hidden": [6]} if table else {"name": "convnet", "depth": 2, "width": 4}
         raw = {
             "format": 1,

@@ -240,7 +240,7 @@ def test_fedaf_learns_from_nodes_that_hold_different_classes(make_plan, make_dat
         image_optimizer="adam",
         lr_img=0.1,
         resample_interval=20,
-        server={"epochs": 40, "batch": 8, "lr": 0.02},
+        server={"epochs": 40, "batch": 8, "optimizer": "sgd", "lr": 0.02},
     )
     sets = {"one": make_data((20, 0, 0), table=table), "two": make_data((0, 20, 20), 1, table=table)}
     server, _, history = run_rounds(plan, sets)

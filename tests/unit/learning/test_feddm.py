@@ -117,7 +117,11 @@ def test_another_number_of_images_than_ipc_is_refused_by_node_and_class(make_pla
 
 def test_feddm_learns(make_plan, make_data, run_rounds, accuracy):
     plan = make_plan(
-        "feddm", steps=60, image_optimizer="adam", lr_img=0.1, server={"epochs": 40, "batch": 8, "lr": 0.02}
+        "feddm",
+        steps=60,
+        image_optimizer="adam",
+        lr_img=0.1,
+        server={"epochs": 40, "batch": 8, "optimizer": "sgd", "lr": 0.02},
     )
     server, _, _ = run_rounds(plan, {"one": make_data((20, 0, 0)), "two": make_data((0, 20, 20), 1)})
     assert accuracy(plan, server, make_data((30, 30, 30), 2)) > 0.9
