@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from fedsecure.plan.task import ImageTask
 from fedsecure_node.text import printable
 
-__all__ = ["Sheet", "contact_sheet", "pixels"]
+__all__ = ["Sheet", "contact_sheet", "pixels", "stretched"]
 
 #: An image is drawn at least this wide and high (pixels on the sheet).
 MIN_SIDE = 56
@@ -42,6 +42,17 @@ def pixels(task: ImageTask, images: npt.NDArray[np.float32]) -> tuple[npt.NDArra
     return np.clip(raw, 0.0, 1.0), clipped
 
 
+def stretched(images: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Each image of (n, C, H, W) from its own least to its own greatest value: nothing hides beyond the edge."""
+    wide = images.astype(np.float64)
+    if not wide.size:
+        return wide
+    low = wide.min(axis=(1, 2, 3), keepdims=True)
+    high = wide.max(axis=(1, 2, 3), keepdims=True)
+    shown: npt.NDArray[np.float64] = (wide - low) / np.where(high > low, high - low, 1.0)
+    return shown
+
+
 def _tile(image: npt.NDArray[np.float64], side: int) -> Image.Image:
     """One image (C, H, W) in [0, 1], enlarged without smoothing. One channel grey, three colour, else the
     channels' mean."""
@@ -55,10 +66,17 @@ def _tile(image: npt.NDArray[np.float64], side: int) -> Image.Image:
     return tile.resize((tile.width * scale, tile.height * scale), Image.Resampling.NEAREST)
 
 
-def contact_sheet(task: ImageTask, images: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], title: str) -> Sheet:
+def contact_sheet(
+    task: ImageTask,
+    images: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    title: str,
+    *,
+    stretch: bool = False,
+) -> Sheet:
     """Draw ``images`` (n, C, H, W) with ``labels`` (n,), classes in the plan's order; classes without images are
-    left out."""
-    shown, clipped = pixels(task, images)
+    left out. ``stretch``: show each image over its own range of values instead of as pixels."""
+    shown, clipped = (stretched(images), 0.0) if stretch else pixels(task, images)
     rows = _rows(task.classes, labels)
     font = ImageFont.load_default(FONT_SIZE)
     ruler = ImageDraw.Draw(Image.new("RGB", (1, 1)))

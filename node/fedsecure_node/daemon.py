@@ -139,6 +139,7 @@ class NodeDaemon:
             0 if completed else error.exit_code,
             now_ms(),
         )
+        store.plans.set_offered(ended.plan_digest, "completed" if completed else "aborted")
         self._close_releases(ended.plan_digest, "the run is over")
         if not completed:
             self._aborted = error

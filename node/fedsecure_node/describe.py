@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsecure.method import Axis, Method, TensorSpec
+from fedsecure.method import Axis, Method, Schema, TensorSpec
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAvgSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
-from fedsecure_node.records import learns
 from fedsecure_node.text import printable
 
 __all__ = ["describe", "human_bytes"]
@@ -94,13 +93,23 @@ def _leaves(plan: Plan, method: Method) -> Iterator[str]:
         if len(halves) > 40:
             rest = sum(s.max_nbytes for _, s in halves[40:])
             yield f"  - and {len(halves) - 40} more tensors (at most {human_bytes(rest)})"
-        yield from (f"  what the coordinator learns: {line}" for line in _gist(learns(schema)))
+        yield from _learns(schema)
     yield f"leaves in the whole run: at most {human_bytes(most * plan.rounds)} of tensors"
     yield "guarantee: none - nothing is proven about what the released tensors tell of a single record"
 
 
-def _gist(lines: list[str]) -> list[str]:
-    return lines if len(lines) <= 8 else [*lines[:8], f"and the same of {len(lines) - 8} more tensors"]
+def _learns(schema: Schema) -> Iterator[str]:
+    """What is revealed of each half, in words."""
+    if schema.summed:
+        names = _names(schema.summed)
+        yield f"  of {names}: not masked, so the coordinator sees this node's own values, not only the cohort's sum"
+    if schema.released:
+        yield f"  of {_names(schema.released)}: the coordinator sees every value as it is"
+
+
+def _names(specs: tuple[TensorSpec, ...]) -> str:
+    shown = ", ".join(s.name for s in specs[:6])
+    return shown + (f" and {len(specs) - 6} more" if len(specs) > 6 else "")
 
 
 def _tensor(spec: TensorSpec) -> str:

@@ -65,6 +65,10 @@ class PlanBook:
             self._db.write("UPDATE plans SET offered = ? WHERE digest = ?", (offered, digest))
         return self.get(digest)
 
+    def set_offered(self, digest: str, state: str) -> None:
+        """Note in which state a known plan is offered now."""
+        self._db.write("UPDATE plans SET offered = ? WHERE digest = ? AND offered <> ?", (state, digest, state))
+
     def set_verdict(self, digest: str, violations: list[str], policy_fault: str, now_ms: int) -> None:
         """Keep what the policy says of a plan: broken rules, or why there is no usable policy."""
         self._db.write(

@@ -25,6 +25,11 @@ _OPEN = (pb.RUN_STATE_JOINING, pb.RUN_STATE_RUNNING)
 Standing = Literal["go", "wait", "no", "over"]
 
 
+def _state(state: pb.RunState) -> str:
+    """``joining``, ``running``, ``completed``, ``aborted``, or ``unknown`` for a state of a later version."""
+    return pb.RunState.Name(state).removeprefix("RUN_STATE_").lower() if state in pb.RunState.values() else "unknown"
+
+
 class PlanDesk:
     """Keeps the runs of this node in line with what was offered and what the institution wants."""
 
@@ -49,6 +54,8 @@ class PlanDesk:
         for offered in link.client.list_plans():
             if offered.state in _OPEN:
                 self._tend_one(offered, link)
+            else:
+                self._store.plans.set_offered(offered.digest, _state(offered.state))
 
     def leave(self, digest: str, error: FedSecureError, stage: str, link: Link) -> None:
         """Take no further part in a run: it ends here, the coordinator is told the rule or stage, never data."""
@@ -84,7 +91,7 @@ class PlanDesk:
             if self._once(offered.digest, "unreadable", f"plan {offered.digest[:12]} is refused: {error}"):
                 link.client.refuse(offered.digest, "this node cannot read the plan: versions of fedsecure may differ")
             return None
-        state = pb.RunState.Name(offered.state).removeprefix("RUN_STATE_").lower()
+        state = _state(offered.state)
         known = offered.digest in {p.digest for p in self._store.plans.all()}
         seen = self._store.plans.record(plan, offered.digest, state, now_ms())
         if not known:

@@ -91,14 +91,16 @@ def _images(page: Page, release: Release, plan: Plan, released: Tensors) -> Shee
         _rows(page, plan.task, data, found[1])
         return None
     page.heading("Condensed images")
-    sheet = contact_sheet(
-        plan.task, data, found[1], f"release {release.number}, {plan.name}, round {release.body['round'] + 1}"
-    )
+    title = f"release {release.number}, {plan.name}, round {release.body['round'] + 1}"
+    sheet = contact_sheet(plan.task, data, found[1], title)
     page.image(sheet.png, "condensed images, a row for each class")
     page.text(
         f"{sheet.shown} of {sheet.total} images, as pixels: value x std + mean of the plan, then cut to [0, 1]; "
         f"{100 * sheet.clipped:.1f} % of the values lay outside and are shown at the edge. What leaves is not cut."
     )
+    full = contact_sheet(plan.task, data, found[1], f"{title}, whole range", stretch=True)
+    page.image(full.png, "the same images, each over its own range of values")
+    page.text("The same images, each drawn from its own least to its own greatest value: nothing is cut here.")
     return sheet
 
 
