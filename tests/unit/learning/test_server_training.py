@@ -91,7 +91,7 @@ def train(problem, settings=None, matching=None, ctx=None):
     return train_on_condensed(network, w, images, labels, settings or QUICK, ctx or ServerContext(0, 3), matching)
 
 
-QUICK = ServerTraining(epochs=40, batch=5, lr=0.05)
+QUICK = ServerTraining(epochs=40, batch=5, optimizer="sgd", lr=0.05)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -110,7 +110,7 @@ def test_training_learns_the_condensed_data_and_reports_it(problem, optimizer, s
 
 def test_one_step_of_sgd_by_hand(problem):
     network, w, images, labels, _ = problem
-    settings = ServerTraining(epochs=1, batch=12, lr=0.1, momentum=0.9, weight_decay=0.01)
+    settings = ServerTraining(epochs=1, batch=12, optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01)
     leaf = {n: p.clone().requires_grad_(True) for n, p in w.items()}
     torch.nn.functional.cross_entropy(outputs(network, leaf, images)[1], labels).backward()
     trained = train(problem, settings)
@@ -130,7 +130,7 @@ def test_matching_pulls_soft_labels_towards_the_nodes(problem, scope):
 
 
 def test_full_and_batch_matching_are_the_same_for_one_batch(problem):
-    one = ServerTraining(epochs=3, batch=12, lr=0.05)
+    one = ServerTraining(epochs=3, batch=12, optimizer="sgd", lr=0.05)
     both = [train(problem, one, Matching(problem[4], 1.0, scope)) for scope in ("batch", "full")]
     assert all(torch.allclose(both[0][n], both[1][n], atol=1e-5) for n in both[0])
     small = [train(problem, QUICK, Matching(problem[4], 1.0, scope)) for scope in ("batch", "full")]
@@ -156,5 +156,5 @@ def test_training_stops_when_asked(problem):
 
 def test_divergence_is_named(problem):
     with pytest.raises(DataError, match="loss is not finite in epoch") as caught:
-        train(problem, ServerTraining(epochs=60, batch=5, lr=1000.0, weight_decay=900.0))
+        train(problem, ServerTraining(epochs=60, batch=5, optimizer="sgd", lr=1000.0, weight_decay=900.0))
     assert "method.server.lr" in caught.value.hint
