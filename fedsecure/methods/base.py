@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError, LocalProtocolError
-from fedsecure.method import ClientContext, Schema, TensorSpec
+from fedsecure.method import ClientContext, Contribution, Schema, TensorSpec
 from fedsecure.models import Parameters, blank_network, build_model, state_of, state_specs, to_parameters, to_tensors
 from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
@@ -59,7 +59,7 @@ class ModelMethod:
     def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
         """Refuse a broadcast or data that are not the plan's, and a privacy request that nothing here would honour."""
         self._check_exchange(exchange)
-        self.broadcast_schema(exchange).check_headers({}, broadcast.header())
+        self.broadcast_schema(exchange).check(Contribution(released=broadcast))
         if ctx.privacy is not None:
             raise LocalProtocolError(
                 f"method {self.plan.method.name} cannot add differential privacy",

@@ -74,7 +74,7 @@ def averages(settings: FedAFSettings, aggregate: Aggregate) -> Tensors:
     ``all``: divided by the number of contributors, non-holders counting as zeros (F5).
     """
     weight = aggregate.summed["class_weight"].astype(np.float64)  # (C,)
-    mask = weight > 0.5  # masked sums come back from fixed point: whole numbers, give or take nothing
+    mask = weight > 0.5  # weights are whole numbers
     divisor = np.full_like(weight, len(aggregate.contributors)) if settings.averaging == "all" else weight
     divisor = np.where(mask, divisor, 1.0)[:, None]  # (C, 1)
     rows = {}

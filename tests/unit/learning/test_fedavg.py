@@ -6,7 +6,7 @@ import torch
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError, LocalProtocolError
-from fedsecure.method import Cancelled, ServerContext, sum_contributions
+from fedsecure.method import Cancelled, Method, ServerContext, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.methods.fedavg import learning_rate
 from fedsecure.models import build_model, load_state, standardise
@@ -140,6 +140,14 @@ def test_divergence_names_a_tensor(make_plan, make_data, update):
     assert "learning rate" in caught.value.hint
 
 
+@pytest.mark.parametrize(("name", "exchanges"), [("fedavg", 1), ("feddm", 1), ("fedaf", 2)])
+def test_the_registry_builds_methods(make_plan, name, exchanges):
+    method = build_method(make_plan(name))
+    assert isinstance(method, Method)
+    assert len(method.exchanges) == exchanges
+    assert all(method.schema(e).max_nbytes > 0 for e in method.exchanges)
+
+
 @pytest.mark.parametrize("name", ["fedavg", "feddm", "fedaf"])
 def test_what_is_not_the_plans_is_refused(make_plan, make_data, client_context, name):
     method, data = build_method(make_plan(name)), make_data((5, 4, 4))
@@ -159,6 +167,8 @@ def test_what_is_not_the_plans_is_refused(make_plan, make_data, client_context, 
         update(data=Dataset(data.x, data.y, ("b", "a", "c")))
     with pytest.raises(DataError, match=r"records of shape \[1, 4, 4\] where \[1, 8, 8\]"):
         update(data=Dataset(data.x[:, :, :4, :4], data.y, data.classes))
+    with pytest.raises(DataError, match="tensor model.head.bias: 3 of 3 values are not finite"):
+        update(sent=sent.with_({"model.head.bias": np.full(3, np.nan, np.float32)}))
     with pytest.raises(DataError, match="tensor model.extra"):
         update(sent=sent.with_({"model.extra": np.zeros(1, np.float32)}))
     with pytest.raises(DataError, match=r"tensor model.head.bias: shape \[2\]"):
