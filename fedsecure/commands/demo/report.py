@@ -34,7 +34,7 @@ def collect(federation: DemoFederation, plans: list[Plan], data: dict[str, Datas
         artefacts[f"model.{plan.method.name}"] = str(out / "model.safetensors")
         artefacts[f"model_card.{plan.method.name}"] = str(out / "model_card.md")
         artefacts[f"plan.{plan.method.name}"] = str(federation.root / "plans" / f"{plan.name}.toml")
-    nodes = {node: _node(federation, node, data[node], plans, artefacts) for node in federation.nodes}
+    nodes = {node: _node(federation, node, data[node], artefacts) for node in federation.nodes}
     (federation.root / "result.json").write_text(
         json.dumps({"methods": methods, "nodes": nodes}, indent=1, allow_nan=False), encoding="utf-8"
     )
@@ -63,21 +63,16 @@ def _method(view: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _node(
-    federation: DemoFederation, node: str, dataset: Dataset, plans: list[Plan], artefacts: dict[str, str]
-) -> dict[str, Any]:
-    """One node: its records, its releases from the verified log, a preview of the last one of each plan."""
+def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: dict[str, str]) -> dict[str, Any]:
+    """One node: its records, its releases from the verified log, previews of each plan's last one of each exchange."""
     folder = str(federation.node(node))
     verified = _ask("node", "verify-log", "--dir", folder)
     releases = _ask("node", "releases", "--dir", folder)["releases"]
-    for plan in plans:
-        shown = [r for r in releases if r["plan"]["digest"] == plan.digest()]
-        if shown:
-            out = federation.root / "previews" / node
-            made = _ask("node", "preview", str(shown[-1]["release"]), "--dir", folder, "--out", str(out))
-            artefacts |= {
-                f"preview.{node}.{plan.method.name}.{kind}": path for kind, path in made.items() if kind != "release"
-            }
+    last = {(r["plan"]["method"], r["exchange"]): r["release"] for r in releases}
+    for (method, exchange), number in last.items():
+        out = federation.root / "previews" / node / f"{method}-{exchange}"
+        made = _ask("node", "preview", str(number), "--dir", folder, "--out", str(out))
+        artefacts |= {f"preview.{node}.{method}.{exchange}.{kind}": made[kind] for kind in made if kind != "release"}
     artefacts[f"log.{node}"] = str(Path(folder) / "store")
     return {
         "records": len(dataset),
@@ -123,9 +118,9 @@ def _print_places(result: dict[str, Any]) -> None:
     say("Look at what left:")
     for name, path in artefacts.items():
         if name.startswith("preview.") and name.endswith(".html"):
-            say(f"  {name.removeprefix('preview.').removesuffix('.html'):20} {path}")
+            say(f"  {name.removeprefix('preview.').removesuffix('.html'):30} {path}")
     say("And at the rest:")
     for name in ("result", "logs", *(n for n in artefacts if n.startswith(("model.", "model_card.")))):
-        say(f"  {name:20} {artefacts[name]}")
+        say(f"  {name:30} {artefacts[name]}")
     say("No record left any institution. None of this is differentially private: every label says none.")
     say(f"{result['seconds']:.0f} s")
