@@ -32,7 +32,15 @@ read strictly: an unknown key, a wrong type or a value out of range is one line 
 
 
 def _bounds(metadata: tuple[Any, ...]) -> list[str]:
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "pattern": "matching", "min_length": "length >=", "max_length": "length <="}
+    signs = {
+        "ge": ">=",
+        "gt": ">",
+        "le": "<=",
+        "lt": "<",
+        "pattern": "matching",
+        "min_length": "length >=",
+        "max_length": "length <=",
+    }
     found = []
     for item in metadata:
         for name, sign in signs.items():

@@ -32,7 +32,7 @@ class PlanRules(Settings):
 
 class CondensationRules(Settings):
     """Rules for condensed data. ``init``: allowed initialisations. ``group_rule``: with averaged initialisation,
-    ``ipc * init_n`` may not pass half the records of a class (audit page, section 7)."""
+    ``ipc * init_n`` may not pass half the records of a class (FedAF page, section 2.9)."""
 
     init: tuple[Init, ...] = ("noise",)
     max_ipc: int = Field(50, ge=1)
