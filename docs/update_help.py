@@ -1,6 +1,6 @@
-"""Refresh the ``--help`` blocks of README.md; with ``--check``, fail when one differs from what the commands print.
+"""Refresh the ``--help`` blocks and the exit codes of README.md; with ``--check``, fail when they are out of date.
 
-A block is fenced, and stands after a line ``<!-- help: ARGUMENTS -->``.
+A block is fenced, and stands after a line ``<!-- help: ARGUMENTS -->``; the codes stand after ``<!-- exit codes -->``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fedsecure.errors import EXIT_CODES
+
 README = Path(__file__).resolve().parent.parent / "README.md"
 BLOCK = re.compile(r"(<!-- help:(?P<arguments>[a-z -]*)-->\n```text\n)(?P<text>.*?)(```\n)", re.DOTALL)
+
+
+CODES = re.compile(r"(<!-- exit codes -->\n).*?(\n\n)", re.DOTALL)
+
+
+def exit_codes() -> str:
+    """The table of exit codes."""
+    rows = [f"| {c} | {f'`{n}`' if n else ''} | {meaning} |" for c, (n, meaning) in sorted(EXIT_CODES.items())]
+    return "\n".join(["| code | name | meaning |", "|---|---|---|", *rows, "| 130 | | interrupted |"])
 
 
 def printed(arguments: str) -> str:
@@ -25,7 +36,8 @@ def printed(arguments: str) -> str:
 
 
 def refreshed(text: str) -> str:
-    """README's text with every block as the commands print it now."""
+    """README's text with every block as it is now."""
+    text = CODES.sub(lambda found: found[1] + exit_codes() + found[2], text)
     return BLOCK.sub(lambda found: found[1] + printed(found["arguments"]) + found[4], text)
 
 

@@ -1,4 +1,4 @@
-"""Write docs/reference.md, every key of every configuration file, from the settings classes; ``--check`` fails on drift."""
+"""Write docs/reference.md, every key of every file, from the settings classes; ``--check`` fails on drift."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from annotated_types import BaseMetadata
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -26,8 +25,9 @@ PAGE = Path(__file__).resolve().parent / "reference.md"
 INTRO = """\
 # Every key of every file
 
-Written by `python docs/update_reference.py` from the classes that read the files; a test fails when it is out of date. All files are TOML and
-read strictly: an unknown key, a wrong type or a value out of range is one line that names the file, the key and what is allowed.
+Written by `python docs/update_reference.py` from the classes that read the files; a test fails when it is out of
+date. All files are TOML and read strictly: an unknown key, a wrong type or a value out of range is one line that names
+the file, the key and what is allowed.
 """
 
 
@@ -45,7 +45,7 @@ def _bounds(metadata: tuple[Any, ...]) -> list[str]:
     for item in metadata:
         for name, sign in signs.items():
             value = getattr(item, name, None)
-            if value is not None and (isinstance(item, BaseMetadata) or name == "pattern" or hasattr(item, name)):
+            if value is not None:
                 found.append(f"{sign} `{value}`" if name == "pattern" else f"{sign} {value}")
     return found
 
