@@ -22,6 +22,7 @@ __all__ = [
     "RemoteProtocolError",
     "RunAborted",
     "SecAggError",
+    "StoreError",
     "WireError",
 ]
 
@@ -121,6 +122,13 @@ class ReleaseLogError(FedSecureError):
     grpc_status = "FAILED_PRECONDITION"
 
 
+class StoreError(FedSecureError):
+    """The daemon's own files cannot be read or written: the disk, permissions, or damage. Names the file."""
+
+    exit_code = 19
+    grpc_status = "INTERNAL"
+
+
 #: exit code -> (error class name, one-line meaning): the table that README prints.
 EXIT_CODES: dict[int, tuple[str, str]] = {
     0: ("", "done"),
@@ -130,7 +138,7 @@ EXIT_CODES: dict[int, tuple[str, str]] = {
         cls.exit_code: (cls.__name__, (cls.__doc__ or "").split("\n")[0].rstrip("."))
         for cls in (
             ConfigError, PolicyError, PrivacyBudgetExceeded, CertificateError, WireError, LocalProtocolError,
-            RemoteProtocolError, SecAggError, DataError, AuditError, RunAborted, ReleaseLogError,
+            RemoteProtocolError, SecAggError, DataError, AuditError, RunAborted, ReleaseLogError, StoreError,
         )
     },
 }  # fmt: skip

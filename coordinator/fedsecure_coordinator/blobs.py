@@ -1,117 +1,85 @@
 """Content-addressed files: a blob's name is the SHA-256 of its bytes, made here and never taken from a peer's word.
 
-Written beside its place, flushed to the disk, renamed, and the folder flushed: after ``put`` returns it survives a
-power cut.
+After ``put`` returns it survives a power cut.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
-from fedsecure.errors import DataError
+from fedsecure.errors import StoreError
+from fedsecure.files import faults, private_folder, remove_unfinished, write_durably
 
-__all__ = ["BlobStore", "StoreError", "fsync_folder", "private_folder"]
+__all__ = ["BlobStore", "DamagedBlob"]
 
 _HEX = frozenset("0123456789abcdef")
 
 
-class StoreError(DataError):
-    """The coordinator's own store cannot be read or written: no node is to blame."""
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make renames and removals in ``folder`` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def private_folder(folder: Path) -> Path:
-    """Create ``folder`` for its owner alone (mode 0700). Raises ``StoreError`` naming it when that fails."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be created: {error.strerror}", hint="check its permissions") from None
-    return folder
+class DamagedBlob(StoreError):
+    """One blob is gone or no longer what it was; the store is in order otherwise, and so are the runs without it."""
 
 
 class BlobStore:
-    """Blobs in one folder. Methods raise ``StoreError`` naming the blob when it is absent, damaged, or unwritable."""
+    """Blobs in one folder. Methods raise ``StoreError`` naming the file, of which ``DamagedBlob`` is one kind."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = private_folder(folder)
 
     def clean(self) -> None:
         """Remove what a crash left half written. Only for the one process that writes."""
-        for left_over in self._folder.glob("*.tmp"):
-            left_over.unlink()
+        remove_unfinished(self._folder)
 
     def put(self, data: bytes) -> str:
         """Store ``data`` durably; returns its digest."""
         digest = hashlib.sha256(data).hexdigest()
-        place = self._path(digest)
-        if self.has(digest):
-            return digest
-        beside = self._folder / f"{uuid4().hex}.tmp"
-        try:
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(place)
-            fsync_folder(self._folder)
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise StoreError(f"{place}: cannot be written: {error.strerror}", hint="free space on the disk") from None
+        if not self.has(digest):
+            write_durably(self._path(digest), data)
         return digest
 
     def has(self, digest: str) -> bool:
         """Whether the whole blob is there."""
-        return self._path(digest).is_file()
+        path = self._path(digest)
+        with faults(path, "looked at"):
+            return path.is_file()
 
     def get(self, digest: str) -> bytes:
         """The bytes, checked against the digest."""
-        try:
-            data = self._path(digest).read_bytes()
-        except OSError as error:
-            raise StoreError(f"blob {digest[:12]}: cannot be read: {error.strerror}") from None
+        path = self._path(digest)
+        with faults(path, "read"):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                raise DamagedBlob(f"blob {digest[:12]}: is gone", hint="restore the store from a backup") from None
         if hashlib.sha256(data).hexdigest() != digest:
-            raise StoreError(f"blob {digest[:12]}: damaged on disk", hint="restore the store from a backup")
+            raise DamagedBlob(f"blob {digest[:12]}: damaged on disk", hint="restore the store from a backup")
         return data
 
     def size(self, digest: str) -> int:
         """Length in bytes."""
-        try:
-            return self._path(digest).stat().st_size
-        except OSError as error:
-            raise StoreError(f"blob {digest[:12]}: cannot be read: {error.strerror}") from None
+        path = self._path(digest)
+        with faults(path, "read"):
+            return path.stat().st_size
 
     def chunks(self, digest: str, offset: int, size: int) -> Iterator[bytes]:
         """The bytes from ``offset`` on, in pieces of ``size``."""
-        try:
-            file = self._path(digest).open("rb")
-        except OSError as error:
-            raise StoreError(f"blob {digest[:12]}: cannot be read: {error.strerror}") from None
-        with file:
+        path = self._path(digest)
+        with faults(path, "read"), path.open("rb") as file:
             file.seek(offset)
             while piece := file.read(size):
                 yield piece
 
     def digests(self) -> list[str]:
         """All blobs there are."""
-        return sorted(p.name for p in self._folder.iterdir() if len(p.name) == 64 and not set(p.name) - _HEX)
+        with faults(self._folder, "read"):
+            return sorted(p.name for p in self._folder.iterdir() if len(p.name) == 64 and not set(p.name) - _HEX)
 
     def remove(self, digest: str) -> None:
         """Forget a blob; absent ones are fine."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path(digest).unlink()
+        path = self._path(digest)
+        with faults(path, "removed"):
+            path.unlink(missing_ok=True)
 
     def _path(self, digest: str) -> Path:
         if len(digest) != 64 or set(digest) - _HEX:

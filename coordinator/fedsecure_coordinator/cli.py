@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
-from fedsecure.errors import ConfigError, RunAborted
+from fedsecure.errors import ConfigError, RunAborted, StoreError
 
 if TYPE_CHECKING:
     from fedsecure_coordinator.journal import Journal, RunRow
@@ -200,7 +200,7 @@ def export(
 ) -> None:
     """Write a run's model (safetensors), model card, plan and history."""
     from fedsecure.methods import build_method
-    from fedsecure_coordinator.blobs import BlobStore, StoreError
+    from fedsecure_coordinator.blobs import BlobStore
     from fedsecure_coordinator.export import export_run
 
     with _Store(folder) as store:

@@ -14,9 +14,10 @@ from types import TracebackType
 import grpc
 
 from fedsecure.errors import ConfigError, FedSecureError
+from fedsecure.files import private_folder
 from fedsecure.wire.credentials import TlsFiles, server_credentials
 from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
-from fedsecure_coordinator.blobs import BlobStore, private_folder
+from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
@@ -56,7 +57,7 @@ class Daemon:
 
     Entering takes the store's lock, opens the journal, and listens; ``port`` is then the port in use. Raises
     ``ConfigError`` when it cannot listen or another daemon has the store, ``CertificateError`` when its identity is not
-    in order, ``DataError`` when the store is damaged.
+    in order, ``StoreError`` when the store is damaged.
     """
 
     def __init__(

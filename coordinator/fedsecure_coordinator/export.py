@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedsecure import __version__
 from fedsecure.errors import ConfigError
+from fedsecure.files import PUBLIC_FILE, make_folder, write_durably
 from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore, fsync_folder
+from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.journal import Journal, RunRow
 from fedsecure_coordinator.runs import BuildMethod, plan_of
 from fedsecure_coordinator.views import run_view
@@ -33,7 +33,7 @@ def export_run(
     """Write ``model.safetensors``, ``model_card.md``, ``plan.json``, ``history.json`` into ``out`` (made if missing).
 
     A run that is not over yields its latest state, and its card says so. Returns name -> path. Raises ``ConfigError``
-    when the run has no model yet or ``out`` cannot be written, ``DataError`` when the store is damaged.
+    when the run has no model yet or ``out`` cannot be written, ``StoreError`` when the store is damaged.
     """
     if not row.server:
         raise ConfigError(f"run {row.digest[:12]} ({row.name}): has no model: {row.reason or 'it has not begun'}")
@@ -46,23 +46,10 @@ def export_run(
         "history": ("history.json", json.dumps(view, indent=2, ensure_ascii=False, allow_nan=False).encode()),
         "card": ("model_card.md", model_card(plan, view, model).encode()),
     }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, data in files.values():
-            _write(out / name, data)
-        fsync_folder(out)
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {error.strerror}", hint="choose another folder") from None
+    make_folder(out, error=ConfigError)
+    for name, data in files.values():
+        write_durably(out / name, data, mode=PUBLIC_FILE, error=ConfigError)
     return {what: out / name for what, (name, _) in files.items()}
-
-
-def _write(path: Path, data: bytes) -> None:
-    beside = path.with_name(f".{path.name}.tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def model_card(plan: Plan, view: dict[str, Any], model: Tensors) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsecure_coordinator.blobs import StoreError
+from fedsecure.errors import StoreError
 
 __all__ = ["JOURNAL_NAME", "Journal", "RunRow", "Submission"]
 
@@ -163,11 +163,20 @@ class Journal:
             except BaseException:
                 self._depth -= 1
                 if self._depth == 0:
-                    self._db.execute("ROLLBACK")
+                    self._roll_back()
                 raise
             self._depth -= 1
             if self._depth == 0:
-                self._db.execute("COMMIT")
+                try:
+                    self._db.execute("COMMIT")
+                except sqlite3.Error:
+                    self._roll_back()
+                    raise
+
+    def _roll_back(self) -> None:
+        """Back to what is on the disk. A full disk may have rolled back already."""
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("ROLLBACK")
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> int:
         with self.transaction():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedsecure.errors import RemoteProtocolError, WireError
+from fedsecure.errors import RemoteProtocolError, StoreError, WireError
 from fedsecure.rounds import (
     Abort,
     Action,
@@ -98,6 +98,8 @@ class Registry:
             joined = {node for node, (is_in, _) in self.journal.members(row.digest).items() if is_in}
             run = Run.restored(row, self._build_method(plan_of(row)), joined)
             first = None if row.server else initial(run)
+        except StoreError:
+            raise
         except Exception as error:
             self._cannot_prepare(row, one_line(error))
             return
@@ -136,7 +138,7 @@ class Registry:
         """Apply an event to a run: machine, journal, then everyone who waits.
 
         ``also`` writes to the journal in the same transaction. ``server``: blob and tensors of a new coordinator's
-        state. Raises what the machine raises, and ``DataError`` when the store cannot be written; then nothing has
+        state. Raises what the machine raises, and ``StoreError`` when the store cannot be written; then nothing has
         changed.
         """
         with self.changed:

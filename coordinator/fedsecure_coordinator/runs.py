@@ -11,7 +11,7 @@ from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.rounds import Abort, Action, Complete, Phase, RoundMachine, SetDeadline, StartExchange
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore
+from fedsecure_coordinator.blobs import BlobStore, DamagedBlob
 from fedsecure_coordinator.journal import RunRow
 
 __all__ = ["BroadcastFailed", "BuildMethod", "Run", "one_line", "plan_of"]
@@ -120,7 +120,11 @@ class Run:
 
     def _broadcast(self, row: RunRow, action: StartExchange, server: Tensors | None, blobs: BlobStore) -> RunRow:
         try:
-            data = self.method.broadcast(action.exchange, server or self.state(blobs)).to_bytes()
+            state = server or self.state(blobs)
+        except (DataError, DamagedBlob) as error:
+            raise BroadcastFailed(f"broadcast of {action.exchange}: {one_line(error)}") from error
+        try:
+            data = self.method.broadcast(action.exchange, state).to_bytes()
         except Exception as error:
             raise BroadcastFailed(f"broadcast of {action.exchange}: {one_line(error)}") from error
         return replace(row, broadcast=blobs.put(data), broadcast_bytes=len(data))

@@ -13,12 +13,11 @@ from typing import TypeVar
 import grpc
 
 from fedsecure import __version__
-from fedsecure.errors import FedSecureError, RemoteProtocolError, WireError
+from fedsecure.errors import FedSecureError, RemoteProtocolError, StoreError, WireError
 from fedsecure.wire.codec import PROTOCOL
 from fedsecure.wire.status import to_status
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer
-from fedsecure_coordinator.blobs import StoreError
 from fedsecure_coordinator.desk import Desk, Work
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.uploads import Uploads

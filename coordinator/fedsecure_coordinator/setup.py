@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError
+from fedsecure.files import PUBLIC_FILE, create_durably, exists, faults, private_folder
 from fedsecure.plan import load_plan
-from fedsecure_coordinator.blobs import private_folder
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal, RunRow
 from fedsecure_coordinator.settings import CONFIG_NAME, CoordinatorSettings, load_settings
 
@@ -26,7 +26,7 @@ def check_new(folder: Path, *, federation: str, listen: str) -> None:
     """Raise ``ConfigError`` when these cannot become a ``coordinator.toml`` in ``folder``."""
     raw = {"format": 1, "federation": federation, "listen": listen}
     validate(CoordinatorSettings, raw, "coordinator init")
-    if (folder / CONFIG_NAME).exists():
+    if exists(folder / CONFIG_NAME, ConfigError):
         raise ConfigError(f"{folder / CONFIG_NAME}: exists already", hint="use another folder, or move it away")
 
 
@@ -37,11 +37,8 @@ def write_settings(folder: Path, *, federation: str, listen: str) -> Path:
         old = next(line for line in text.splitlines() if line.startswith(f"{key} ="))
         text = text.replace(old, f"{key} = {json.dumps(value)}")
     path = folder / CONFIG_NAME
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    with faults(path, "written", ConfigError):
+        create_durably(path, text.encode(), mode=PUBLIC_FILE)
     return path
 
 
@@ -51,7 +48,7 @@ def open_store(folder: Path, *, create: bool) -> tuple[CoordinatorSettings, Jour
     path = settings.store / JOURNAL_NAME
     if create:
         private_folder(settings.store)
-    elif not path.exists():
+    elif not exists(path):
         raise ConfigError(f"{settings.store}: no run was ever submitted here", hint="fedsecure coordinator submit PLAN")
     return settings, Journal(path)
 

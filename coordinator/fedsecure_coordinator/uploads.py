@@ -12,14 +12,15 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from fedsecure.errors import RemoteProtocolError, WireError
+from fedsecure.files import PRIVATE_FILE, faults, private_folder, sync_folder, write_all
 from fedsecure.wire.codec import check_key, decode_payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_coordinator.blobs import StoreError, fsync_folder, private_folder
 from fedsecure_coordinator.desk import Desk, Slot
 
 __all__ = ["Uploads", "slot_of"]
@@ -74,10 +75,11 @@ class Uploads:
         stored = self._append(slot, place, offset, pieces, declared)
         if stored < declared:
             return stored, False
-        try:
-            data = place.read_bytes()
-        except FileNotFoundError:
-            raise WireError("upload: it was completed by another call, or is no longer due") from None
+        with faults(place, "read"):
+            try:
+                data = place.read_bytes()
+            except FileNotFoundError:
+                raise WireError("upload: it was completed by another call, or is no longer due") from None
         try:
             decode_payload(data, key, schema)
         except BaseException:
@@ -123,25 +125,16 @@ class Uploads:
             raise RemoteProtocolError(
                 f"upload: continues at byte {offset} where {stored} are stored", hint="ask for the offset first"
             )
-        try:
-            handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            raise StoreError(f"{place}: cannot be written: {error.strerror}") from None
-        try:
+        with _appending(place) as handle:
             for piece in pieces:
                 if stored + len(piece) > declared:
                     raise RemoteProtocolError(f"upload: more than the declared {declared} bytes came")
                 with self._lock:
                     if self._turns.get(slot) != turn:
                         raise WireError("upload: a newer upload of this contribution took over")
-                    _write_all(handle, piece)
+                    with faults(place):
+                        write_all(handle, piece)
                 stored += len(piece)
-        except OSError as error:
-            raise StoreError(f"{place}: cannot be written: {error.strerror}", hint="free space on the disk") from None
-        finally:
-            os.fsync(handle)
-            os.close(handle)
-        fsync_folder(place.parent)
         return stored
 
 
@@ -149,20 +142,31 @@ def _name(*parts: str | int) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _write_all(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
+@contextmanager
+def _appending(place: Path) -> Iterator[int]:
+    """The file, to be added to at its end; flushed to the disk however the block ends."""
+    with faults(place):
+        handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        yield handle
+    finally:
+        with faults(place):
+            try:
+                os.fsync(handle)
+                sync_folder(place.parent)
+            finally:
+                os.close(handle)
 
 
 def _durable_length(place: Path) -> int:
     """Length of a file whose bytes are all on the disk; 0 if it is not there."""
-    try:
-        handle = os.open(place, os.O_RDWR)
-    except FileNotFoundError:
-        return 0
-    try:
-        os.fsync(handle)
-        return os.fstat(handle).st_size
-    finally:
-        os.close(handle)
+    with faults(place, "read"):
+        try:
+            handle = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        try:
+            os.fsync(handle)
+            return os.fstat(handle).st_size
+        finally:
+            os.close(handle)

@@ -17,6 +17,7 @@ from fedsecure.rounds import Aggregate, AttemptFailed, Phase, ServerUpdated, Upd
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import decode_payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_coordinator.blobs import DamagedBlob
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, one_line
 
@@ -56,7 +57,10 @@ class Worker:
         self._registry.ready = True
 
     def aggregate(self, digest: str) -> None:
-        """Sum a run's contributions and update its state. A cancelled update is taken up again after the next start."""
+        """Sum a run's contributions and update its state. A cancelled update is taken up again after the next start.
+
+        Raises ``StoreError`` when the store cannot be used: no run ends by that, and all go on once it is mended.
+        """
         registry = self._registry
         with registry.changed:
             run = registry.run(digest)
@@ -66,12 +70,12 @@ class Worker:
             assert isinstance(action, Aggregate)
         try:
             before = run.state(registry.blobs)
-        except DataError as error:
+        except (DataError, DamagedBlob) as error:
             self._feed_failure(digest, UpdateFailed(one_line(error)))
             return
         try:
             contributions = self._contributions(run, action)
-        except (DataError, RemoteProtocolError) as error:
+        except (DataError, DamagedBlob, RemoteProtocolError) as error:
             self._feed_failure(digest, AttemptFailed(one_line(error)))
             return
         figures: dict[str, float] = {}

@@ -92,13 +92,14 @@ def sign(
 ) -> None:
     """Show who asks, by which fingerprint, and issue the certificate once it is confirmed."""
     from fedsecure.crypto import authority
-    from fedsecure.crypto.keyfiles import is_folder, present, read_public, write_public
+    from fedsecure.crypto.keyfiles import present, read_public, write_public
     from fedsecure.crypto.pem import fingerprint
+    from fedsecure.files import is_folder
 
     csr_pem = read_public(csr, "certificate request")
     if present(out):
         raise CertificateError(f"{out}: exists already", hint="give another name with --out")
-    if not is_folder(out.parent):
+    if not is_folder(out.parent, ConfigError):
         raise ConfigError(f"{out.parent}: no such folder", hint="make it first, or give another name with --out")
     identity = _show_request(csr, csr_pem, on_stderr=as_json)
     _confirm_request(csr, csr_pem, expect_fingerprint)

@@ -34,10 +34,10 @@ def simulate(
 
     A run that was cut short goes on from its last finished round, when --out is the same folder.
     """
-    from fedsecure.commands.files import make_folder, write_atomically
+    from fedsecure.files import make_folder
 
     simulator, counts = _prepare(plan, device, threads, quiet=json_output)
-    make_folder(out)
+    make_folder(out, error=ConfigError)
     rounds = [] if fresh else _resume(simulator, counts, out)
     for entry in rounds if not json_output else []:
         say(_line(entry) + " (from before)")
@@ -46,7 +46,7 @@ def simulate(
         _save(simulator, rounds, counts, out)
         if not json_output:
             say(_line(rounds[-1]))
-    write_atomically(out / "model.safetensors", simulator.method.model(simulator.server).to_bytes())
+    _write(out / "model.safetensors", simulator.method.model(simulator.server).to_bytes())
     if json_output:
         emit_json(result_json(simulator.plan, rounds, counts))
     else:
@@ -130,10 +130,8 @@ def _save(simulator: Simulator, rounds: list[dict[str, Any]], counts: Counts, ou
     """After every round: result.json, and what it takes to go on. ``checkpoint.json`` names the digest of the
     tensors it
     belongs to, so that a crash between the two files is seen."""
-    from fedsecure.commands.files import write_atomically
-
     tensors, machine = simulator.checkpoint()
-    write_atomically(out / "checkpoint.safetensors", tensors.to_bytes())
+    _write(out / "checkpoint.safetensors", tensors.to_bytes())
     checkpoint = {
         "plan_digest": simulator.plan.digest(),
         "tensors": tensors.digest(),
@@ -141,9 +139,15 @@ def _save(simulator: Simulator, rounds: list[dict[str, Any]], counts: Counts, ou
         "class_counts": counts,
         "rounds": rounds,
     }
-    write_atomically(out / "checkpoint.json", json.dumps(checkpoint, allow_nan=False).encode())
+    _write(out / "checkpoint.json", json.dumps(checkpoint, allow_nan=False).encode())
     result = result_json(simulator.plan, rounds, counts)
-    write_atomically(out / "result.json", json.dumps(result, indent=1, allow_nan=False).encode())
+    _write(out / "result.json", json.dumps(result, indent=1, allow_nan=False).encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    from fedsecure.files import PUBLIC_FILE, write_durably
+
+    write_durably(path, data, mode=PUBLIC_FILE, error=ConfigError)
 
 
 def _resume(simulator: Simulator, counts: Counts, out: Path) -> list[dict[str, Any]]:

@@ -9,27 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedsecure.errors import CertificateError
+from fedsecure.files import OTHERS, PRIVATE_FILE, PUBLIC_FILE, create_durably, make_folder, write_durably
 
 __all__ = [
     "all_or_nothing",
-    "is_folder",
     "make_private_folder",
     "present",
     "read_public",
     "read_secret",
     "replace_secret",
-    "sync_folder",
     "write_public",
     "write_secret",
 ]
 
-#: Modes of a secret file and of a folder that we make for secrets.
-SECRET_MODE = 0o600
-PRIVATE_FOLDER_MODE = 0o700
-#: Mode of what everybody may read: certificates, requests, public keys, revocation lists.
-PUBLIC_MODE = 0o644
-#: Permission bits that let somebody else than the owner at a secret.
-_OTHERS = 0o077
 #: No key, certificate or revocation list of ours comes near this size (bytes).
 MAX_FILE_BYTES = 4 << 20
 
@@ -39,27 +31,13 @@ def make_private_folder(path: Path) -> None:
 
     Raises ``CertificateError`` when it cannot be made, or when it exists and is not a folder.
     """
-    try:
-        if not path.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir(mode=PRIVATE_FOLDER_MODE)
-            sync_folder(path.parent)
-    except OSError as error:
-        raise CertificateError(f"{path}: this folder cannot be made: {error.strerror}", hint="choose another") from None
+    make_folder(path, private=True, error=CertificateError)
 
 
 def present(path: Path) -> bool:
     """Whether anything is at ``path``, a dangling link included. A folder that may not be entered counts as empty: what
     is done next in it says so."""
     return os.path.lexists(path)
-
-
-def is_folder(path: Path) -> bool:
-    """Whether ``path`` is a folder, or a link to one, that we may see."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
 
 
 def write_secret(path: Path, data: bytes) -> None:
@@ -69,7 +47,7 @@ def write_secret(path: Path, data: bytes) -> None:
     the file system; then nothing of ours is left behind.
     """
     try:
-        _create(path, data, SECRET_MODE)
+        create_durably(path, data)
     except FileExistsError:
         raise CertificateError(
             f"{path}: exists already, and a secret is never overwritten",
@@ -84,7 +62,7 @@ def write_public(path: Path, data: bytes) -> None:
 
     Raises ``CertificateError`` on a fault of the file system; then the old content is still there.
     """
-    _replace(path, data, PUBLIC_MODE)
+    write_durably(path, data, mode=PUBLIC_FILE, error=CertificateError)
 
 
 def replace_secret(path: Path, data: bytes) -> None:
@@ -92,7 +70,7 @@ def replace_secret(path: Path, data: bytes) -> None:
 
     Raises ``CertificateError`` on a fault of the file system; then the old content is still there.
     """
-    _replace(path, data, SECRET_MODE)
+    write_durably(path, data, mode=PRIVATE_FILE, error=CertificateError)
 
 
 @contextlib.contextmanager
@@ -122,7 +100,7 @@ def read_secret(path: Path, what: str = "private key") -> bytes:
                 f"{path}: this {what} belongs to user {status.st_uid}, but user {os.geteuid()} runs this",
                 hint=f"run as its owner, or chown {os.geteuid()} {path}",
             )
-        if mode & _OTHERS:
+        if mode & OTHERS:
             raise CertificateError(
                 f"{path}: this {what} has mode {mode:04o}, so others than its owner can get at it",
                 hint=f"chmod 600 {path}",
@@ -138,15 +116,6 @@ def read_public(path: Path, what: str) -> bytes:
     """
     with _open(path, what) as descriptor:
         return descriptor.read(path, what)
-
-
-def sync_folder(path: Path) -> None:
-    """Make creations and renames in ``path`` durable. Raises ``OSError``."""
-    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 class _Descriptor:
@@ -195,38 +164,3 @@ def _check_folder(path: Path, what: str) -> None:
         raise CertificateError(
             f"{folder}: everybody can write to the folder of this {what} (mode {mode:04o})", hint=f"chmod 700 {folder}"
         )
-
-
-def _create(path: Path, data: bytes, mode: int) -> None:
-    """Exclusive creation; raises ``OSError``. What a failed attempt left behind is removed."""
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        try:
-            os.fchmod(number, mode)  # whatever the umask made of it
-            view = memoryview(data)
-            while view:
-                view = view[os.write(number, view) :]
-            os.fsync(number)
-        finally:
-            os.close(number)
-        sync_folder(path.parent)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Write to a new file beside ``path``, then rename it over ``path``."""
-    fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(21, "Is a directory")
-        _create(fresh, data, mode)
-        try:
-            fresh.replace(path)
-        except BaseException:
-            fresh.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
-    except OSError as error:
-        raise CertificateError(f"{path}: cannot be written: {error.strerror}", hint="check the folder") from None

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedsecure.errors import DataError
+from fedsecure.files import faults, shown
 
 __all__ = [
     "MAX_DATASET_BYTES",
@@ -26,15 +27,6 @@ __all__ = [
 #: Records are held in memory as float32. More than this (bytes) is refused before it is allocated: it is a mistake in
 #: the source or the plan far more often than a data set, and a node that swaps misses every deadline.
 MAX_DATASET_BYTES = 16 * 2**30
-#: Names longer than this are cut in messages (characters).
-MAX_SHOWN = 400
-
-
-def shown(text: str | Path) -> str:
-    """A path or name as a message may hold it: control characters and undecodable bytes escaped, so that no file name
-    can steer a terminal or break a log; very long ones cut in the middle."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
-    return safe if len(safe) <= MAX_SHOWN else f"{safe[: MAX_SHOWN // 2]}…{safe[-MAX_SHOWN // 2 :]}"
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
@@ -53,24 +45,15 @@ def own_name(path: Path) -> str:
 def readable(path: Path, done: str = "read") -> Iterator[None]:
     """Turns what the operating system says about ``path`` into a ``DataError`` of one line that names it: it cannot
     be ``done``."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"{shown(path)}: no such file or folder", hint="check the path of the data source") from None
-    except PermissionError:
-        raise DataError(
-            f"{shown(path)}: permission denied", hint="let the node's user read it, and nobody else"
-        ) from None
-    except UnicodeEncodeError:
-        raise DataError(
-            f"{shown(path)}: cannot be named in this locale", hint="run with a UTF-8 locale, such as LC_ALL=C.UTF-8"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{shown(path)}: cannot be {done}: {error.strerror or type(error).__name__}") from None
-    except ValueError as error:
-        if "null" not in str(error):
-            raise
-        raise DataError(f"{shown(path)}: a path holds no NUL character") from None
+    with faults(path, done, DataError):
+        try:
+            yield
+        except FileNotFoundError:
+            raise DataError(f"{shown(path)}: no such file or folder", hint="check the path of the records") from None
+        except PermissionError:
+            raise DataError(
+                f"{shown(path)}: permission denied", hint="let the node's user read it, and nobody else"
+            ) from None
 
 
 def _status(path: Path) -> os.stat_result:

@@ -24,11 +24,12 @@ CLASS_KEY: Final = "fedsecure-error"
 MAX_MESSAGE: Final = 800
 MAX_HINT: Final = 200
 
-#: What a peer may raise here, by name. A LocalProtocolError of the peer's is the peer's fault: remote, seen from here.
+#: What a peer may raise here, by name. A LocalProtocolError of the peer's is the peer's fault: remote, seen from here;
+#: and what is wrong with its store says nothing about ours.
 _CLASSES: Final[dict[str, type[FedSecureError]]] = {
     name: getattr(errors, name)
     for name in errors.__all__
-    if isinstance(getattr(errors, name), type) and name not in ("FedSecureError", "LocalProtocolError")
+    if isinstance(getattr(errors, name), type) and name not in ("FedSecureError", "LocalProtocolError", "StoreError")
 }
 
 #: gRPC's own verdicts, when no error of ours is behind them: what they mean to the one who reads them.

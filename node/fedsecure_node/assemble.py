@@ -76,6 +76,7 @@ def run_node(
     reporter = reporter or make_reporter(log_format or settings.log.format)
     try:
         with Store(settings.store) as store, daemon_lock(store.folder), stop_on_signals(stop):
+            store.clean()
             log = open_log(store, settings)
             if repaired := log.recover():
                 reporter.say("repaired", repaired)

@@ -14,6 +14,7 @@ from fedsecure.errors import (
     ConfigError,
     ReleaseLogError,
     RunAborted,
+    StoreError,
     WireError,
 )
 from fedsecure.method import Cancelled
@@ -116,7 +117,7 @@ class NodeDaemon:
         desks = self._desks
         try:
             outcome = desks.exchanges.answer(work, link)
-        except (WireError, Cancelled, CertificateError, ReleaseLogError, ConfigError):
+        except (WireError, Cancelled, CertificateError, ReleaseLogError, StoreError, ConfigError):
             raise
         except Exception as error:
             stage = f"round {work.round + 1}, exchange {work.exchange[:40]}"

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedsecure.errors import ConfigError
-from fedsecure_node.files import FILE_MODE
+from fedsecure.errors import ConfigError, StoreError
+from fedsecure.files import PRIVATE_FILE, exists, faults
 
 __all__ = ["Database"]
 
@@ -47,14 +47,15 @@ class Database:
     """One connection: WAL, ``synchronous=FULL``, explicit transactions. Parameters only, never text put together."""
 
     def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
-        """Open or create ``path`` (mode 0600). Raises ``ConfigError`` when it is absent, damaged or of
-        another version."""
+        """Open or create ``path`` (mode 0600). Raises ``ConfigError`` when it is absent, ``StoreError``
+        when it is damaged, of another version, or may not be used."""
         self.path = path
         self._read_only = read_only
-        if not path.exists():
+        if not exists(path):
             if not create or read_only:
                 raise ConfigError(f"{path}: no such store", hint="start the node once, or check --dir")
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE))
+            with faults(path, "made"):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE))
         try:
             self._connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}",
@@ -81,15 +82,15 @@ class Database:
             self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
         elif row["value"] != str(FORMAT):
             self._connection.close()
-            raise ConfigError(
+            raise StoreError(
                 f"{self.path}: is a store of format {row['value']}, this version knows format {FORMAT}",
                 hint="run the version of fedsecure that wrote it, or start with an empty store folder",
             )
 
-    def _fault(self, error: sqlite3.Error) -> ConfigError:
+    def _fault(self, error: sqlite3.Error) -> StoreError:
         if "locked" in str(error) or "busy" in str(error):
-            return ConfigError(f"{self.path}: busy for {BUSY_S:g} s", hint="another command holds it; try again")
-        return ConfigError(
+            return StoreError(f"{self.path}: busy for {BUSY_S:g} s", hint="another command holds it; try again")
+        return StoreError(
             f"{self.path}: cannot be used: {error}", hint="check the disk; restore the store from a backup"
         )
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from fedsecure.config import validate
 from fedsecure.crypto.enrolment import Enrolment, create_identity
-from fedsecure.crypto.keyfiles import write_public
 from fedsecure.crypto.signatures import load_identity
 from fedsecure.errors import ConfigError, FedSecureError
+from fedsecure.files import PUBLIC_FILE, exists, write_durably
 from fedsecure.plan import load_plan
 from fedsecure.wire.credentials import own_identity
 from fedsecure_node.connect import tls_files
@@ -36,15 +36,15 @@ def init_node(folder: Path, *, node: str, federation: str, coordinator: str) -> 
     Raises ``ConfigError`` for malformed names or a ``node.toml`` that is there, ``CertificateError`` for keys that are.
     """
     config = folder / CONFIG_NAME
-    if config.exists() or config.is_symlink():
+    if exists(config, ConfigError) or config.is_symlink():
         raise ConfigError(f"{config}: exists already", hint="use another --dir, or move the old node away")
     text = example("node.example.toml")
     for key, value in (("node", node), ("federation", federation), ("coordinator", coordinator)):
         text = _set(text, key, value)
     validate(NodeSettings, tomllib.loads(text), "node init")
     made = create_identity(folder, federation=federation, role="node", name=node)
-    write_public(config, text.encode())
-    write_public(folder / "policy.example.toml", example("policy.example.toml").encode())
+    for path, content in ((config, text), (folder / "policy.example.toml", example("policy.example.toml"))):
+        write_durably(path, content.encode(), mode=PUBLIC_FILE, error=ConfigError)
     return made
 
 

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedsecure.errors import ConfigError
-from fedsecure_node.files import FILE_MODE
+from fedsecure.files import PRIVATE_FILE
 
 __all__ = ["daemon_lock", "file_lock"]
 
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be opened: {error.strerror}", hint="check the store's folder") from None
 

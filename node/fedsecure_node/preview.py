@@ -191,15 +191,12 @@ def _chain(page: Page, release: Release) -> None:
 def write_preview(preview: Preview, folder: Path, number: int) -> dict[str, Path]:
     """Write ``release-N.html`` and, with images, ``release-N.png`` (0600). Returns what was written. Raises
     ``ConfigError``."""
-    from fedsecure_node.files import write_private
+    from fedsecure.files import make_folder, write_durably
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        written = {"html": folder / f"release-{number}.html"}
-        write_private(written["html"], preview.html)
-        if preview.png is not None:
-            written["png"] = folder / f"release-{number}.png"
-            write_private(written["png"], preview.png)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error.strerror}", hint="name another folder") from None
+    make_folder(folder, error=ConfigError)
+    written = {"html": folder / f"release-{number}.html"}
+    write_durably(written["html"], preview.html, error=ConfigError)
+    if preview.png is not None:
+        written["png"] = folder / f"release-{number}.png"
+        write_durably(written["png"], preview.png, error=ConfigError)
     return written

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedsecure.errors import ReleaseLogError
-from fedsecure_node.files import FILE_MODE, sync_folder, write_private
+from fedsecure.files import PRIVATE_FILE, sync_folder, write_durably
 from fedsecure_node.lock import file_lock
 from fedsecure_node.logchain import (
     HEAD_LABEL,
@@ -107,7 +107,7 @@ class ReleaseLog:
         if start != _LINE_START[: len(start)] or len(torn) > MAX_LINE_BYTES or _is_json(torn):
             raise log_fault(seq + 1, f"{len(torn)} bytes at the end of the log are not the beginning of a record")
         aside = self._path.with_name(f"{self._path.name}.torn-{seq + 1}")
-        write_private(aside, torn)
+        write_durably(aside, torn)
         with self._path.open("r+b") as file:
             file.truncate(found.length)
             os.fsync(file.fileno())
@@ -146,7 +146,7 @@ class ReleaseLog:
 
     def _write(self, data: bytes, *, at: int) -> None:
         fresh = not self._path.exists()
-        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             done = 0
             while done < len(data):

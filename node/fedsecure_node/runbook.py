@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsecure.errors import ConfigError, RemoteProtocolError
+from fedsecure.files import private_folder, write_durably
 from fedsecure.rounds import MAX_ATTEMPTS
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.database import Database
-from fedsecure_node.files import private_folder, read_digest_named, write_private
+from fedsecure_node.files import read_digest_named
 
 __all__ = ["ExchangeKey", "Finished", "Run", "RunBook"]
 
@@ -153,9 +154,9 @@ class RunBook:
 
         state = local.to_bytes()
         after = hashlib.sha256(state).hexdigest()
-        write_private(self._local_path(after), state)
+        write_durably(self._local_path(after), state)
         digest = payload.digest()
-        write_private(self.payload_path(digest), payload.data)
+        write_durably(self.payload_path(digest), payload.data)
         done = Finished(key, broadcast, digest, len(payload.summed), len(payload.released))
         with self._db.transaction():
             self._db.write(
@@ -170,7 +171,7 @@ class RunBook:
         return done
 
     def payload(self, done: Finished) -> Payload:
-        """The exact bytes of a finished contribution. Raises ``DataError`` when the file is gone or changed."""
+        """The exact bytes of a finished contribution. Raises ``StoreError`` when the file is gone or changed."""
         data = read_digest_named(self.payload_path(done.payload), done.payload, "release")
         return Payload(data[: done.summed_bytes], data[done.summed_bytes :])
 

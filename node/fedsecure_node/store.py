@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from fedsecure.errors import ConfigError
+from fedsecure.files import exists, private_folder, remove_unfinished, write_durably
 from fedsecure_node.database import Database
-from fedsecure_node.files import private_folder, write_private
 from fedsecure_node.logchain import Head
 from fedsecure_node.planbook import PlanBook
 from fedsecure_node.runbook import RunBook
@@ -32,7 +32,7 @@ class Store:
 
     def __init__(self, folder: Path, *, create: bool = True) -> None:
         """Open ``folder``, made (mode 0700) when absent and ``create``. Raises ``ConfigError``."""
-        if not create and not folder.exists():
+        if not create and not exists(folder):
             raise ConfigError(f"{folder}: no store yet", hint="start the node once: fedsecure node run")
         self.folder = private_folder(folder)
         self.database = Database(folder / "store.db", create=create)
@@ -56,8 +56,13 @@ class Store:
     def keep_policy(self, digest: str, text: bytes) -> None:
         """Keep the policy that a release was checked against, under its SHA-256."""
         path = self._policies / f"{digest}.toml"
-        if not path.exists():
-            write_private(path, text)
+        if not exists(path):
+            write_durably(path, text)
+
+    def clean(self) -> None:
+        """Remove what a crash left half written. Only for the one daemon of this store."""
+        for folder in (self.folder, *(p for p in self.folder.iterdir() if p.is_dir())):
+            remove_unfinished(folder)
 
     def close(self) -> None:
         """Close the database; safe to call twice."""

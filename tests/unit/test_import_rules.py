@@ -19,14 +19,15 @@ PACKAGES = {
 #: part of fedsecure -> the parts of fedsecure it may import. ``errors`` is open to all.
 ALLOWED = {
     "errors": set(),
+    "files": set(),
     "tensors": set(),
-    "crypto": set(),
+    "crypto": {"files"},
     "randomness": set(),
     "config": set(),
     "method": {"tensors", "data"},
     "plan": {"config", "data"},
     "policy": {"config", "plan"},
-    "data": {"config", "plan", "randomness", "tensors"},
+    "data": {"config", "files", "plan", "randomness", "tensors"},
     "models": {"plan", "tensors", "method", "randomness"},
     "condensation": {"models", "plan", "randomness", "tensors", "method", "data"},
     "methods": {"method", "condensation", "models", "plan", "tensors", "randomness", "data", "privacy"},

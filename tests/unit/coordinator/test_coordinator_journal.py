@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedsecure_coordinator.blobs import StoreError
+from fedsecure.errors import StoreError
 from fedsecure_coordinator.journal import Journal, RunRow, Submission
 
 ROW = RunRow("d" * 64, "plan'); DROP TABLE runs; --", b"{}", 17)

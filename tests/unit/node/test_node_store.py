@@ -8,7 +8,7 @@ import stat
 import numpy as np
 import pytest
 
-from fedsecure.errors import ConfigError, DataError, RemoteProtocolError
+from fedsecure.errors import ConfigError, RemoteProtocolError, StoreError
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 from fedsecure_node.lock import daemon_lock
@@ -41,7 +41,7 @@ def test_releases_and_log_are_private(node, make_release):
 def test_a_folder_that_others_can_look_into_is_refused(tmp_path, loose):
     (tmp_path / "store").mkdir()
     (tmp_path / "store").chmod(loose)
-    with pytest.raises(ConfigError, match="lets others look") as caught:
+    with pytest.raises(StoreError, match="lets others look") as caught:
         Store(tmp_path / "store")
     assert "chmod 700" in caught.value.hint
 
@@ -51,7 +51,7 @@ def test_a_link_or_a_file_in_place_of_the_store_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "file").write_text("")
     for name in ("link", "file"):
-        with pytest.raises(ConfigError, match="is not a folder"):
+        with pytest.raises(StoreError, match="is not a folder"):
             Store(tmp_path / name)
 
 
@@ -70,10 +70,10 @@ def test_one_daemon_a_store(tmp_path):
 def test_a_damaged_or_newer_database_is_one_clear_line(tmp_path):
     with Store(tmp_path / "store") as store:
         store.database.write("UPDATE meta SET value = '99' WHERE key = 'format'")
-    with pytest.raises(ConfigError, match="format 99"):
+    with pytest.raises(StoreError, match="format 99"):
         Store(tmp_path / "store")
     (tmp_path / "store" / "store.db").write_bytes(b"not a database at all, by any means" * 100)
-    with pytest.raises(ConfigError, match="cannot be used"):
+    with pytest.raises(StoreError, match="cannot be used"):
         Store(tmp_path / "store")
 
 
@@ -111,7 +111,7 @@ def test_a_finished_contribution_outlives_the_process_bit_for_bit(node):
         assert again.runs.finished(node.key("condensation", 1)) is None
         path = again.runs.payload_path(done.payload)
         path.write_bytes(path.read_bytes()[:-1] + b"x")
-        with pytest.raises(DataError, match="damaged or changed"):
+        with pytest.raises(StoreError, match="damaged or changed"):
             again.runs.payload(done)
 
 
