@@ -179,7 +179,7 @@ def abort(
     reason: Annotated[str, typer.Option(help="Why, for the nodes and the record.")] = "ended by the operator",
 ) -> None:
     """End a run. It keeps its history; nodes are told the reason."""
-    from fedsecure_coordinator.lock import is_held
+    from fedsecure.locks import is_held
 
     with _Store(folder) as store:
         row = _row(store.journal, run)

@@ -15,13 +15,13 @@ import grpc
 
 from fedsecure.errors import ConfigError, FedSecureError
 from fedsecure.files import private_folder
+from fedsecure.locks import daemon_lock
 from fedsecure.wire.credentials import TlsFiles, server_credentials
 from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
-from fedsecure_coordinator.lock import only_daemon
 from fedsecure_coordinator.notices import Notice
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import BuildMethod
@@ -81,7 +81,7 @@ class Daemon:
     def __enter__(self) -> Daemon:
         with contextlib.ExitStack() as stack:
             store = private_folder(self._settings.store)
-            stack.enter_context(only_daemon(store))
+            stack.enter_context(daemon_lock(store, "coordinator"))
             self.journal = Journal(store / JOURNAL_NAME)
             stack.callback(self.journal.close)
             blobs = BlobStore(store / "blobs")

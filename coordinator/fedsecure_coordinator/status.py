@@ -10,8 +10,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from fedsecure.locks import is_held
 from fedsecure_coordinator.journal import Journal
-from fedsecure_coordinator.lock import is_held
 from fedsecure_coordinator.progress import runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings
 from fedsecure_coordinator.views import figures, run_view

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from fedsecure.crypto.signatures import load_identity, verify
+from fedsecure.locks import daemon_lock
 from fedsecure_node.connect import connect
 from fedsecure_node.daemon import Connect, Desks, NodeDaemon, stop_on_signals
 from fedsecure_node.egress import Gate
 from fedsecure_node.localdata import LoadData, LocalData
-from fedsecure_node.lock import daemon_lock
 from fedsecure_node.plandesk import PlanDesk
 from fedsecure_node.progress import Reporter, make_reporter
 from fedsecure_node.releaselog import ReleaseLog
@@ -75,7 +75,7 @@ def run_node(
     stop = stop or threading.Event()
     reporter = reporter or make_reporter(log_format or settings.log.format)
     try:
-        with Store(settings.store) as store, daemon_lock(store.folder), stop_on_signals(stop):
+        with Store(settings.store) as store, daemon_lock(store.folder, "node"), stop_on_signals(stop):
             store.clean()
             log = open_log(store, settings)
             if repaired := log.recover():

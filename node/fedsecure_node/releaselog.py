@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from fedsecure.errors import ReleaseLogError
 from fedsecure.files import PRIVATE_FILE, sync_folder, write_durably
-from fedsecure_node.lock import file_lock
+from fedsecure.locks import file_lock
 from fedsecure_node.logchain import (
     HEAD_LABEL,
     RECORD_LABEL,

@@ -4,15 +4,15 @@ key."""
 from __future__ import annotations
 
 import hashlib
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from fedsecure.crypto.signatures import identity_fingerprint, verify
 from fedsecure.errors import ConfigError, ReleaseLogError
+from fedsecure.files import exists, is_folder
+from fedsecure.locks import file_lock
 from fedsecure_node.database import Database
-from fedsecure_node.lock import file_lock
 from fedsecure_node.logchain import Head, Record, verify_log
 from fedsecure_node.releases import Release, fold
 from fedsecure_node.store import read_head
@@ -32,12 +32,13 @@ class Verified:
 def verify_store(folder: Path, public_bytes: bytes) -> Verified:
     """Check chain, signatures, order and end of the log, and that each release's bytes are those that it names.
 
-    Changes nothing. Raises ``ReleaseLogError`` naming the record, ``ConfigError`` when there is no store.
+    Changes nothing. Raises ``ReleaseLogError`` naming the record, ``ConfigError`` when there is no store,
+    ``StoreError`` when it cannot be read.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise ConfigError(f"{folder}: no store", hint="check --dir")
     path = folder / "releases.jsonl"
-    with _turn(folder):
+    with file_lock(folder / "releases.lock", exclusive=False):
         head = _head(folder)
         found = verify_log(path, head, partial(verify, public_bytes))
     releases = fold(found.records)
@@ -46,15 +47,9 @@ def verify_store(folder: Path, public_bytes: bytes) -> Verified:
     return Verified(found.records, releases, identity_fingerprint(public_bytes))
 
 
-def _turn(folder: Path) -> AbstractContextManager[None]:
-    """Wait for a daemon in the middle of a record; a copy on a medium that cannot be written has none."""
-    lock = folder / "releases.lock"
-    return file_lock(lock, exclusive=False) if lock.exists() else nullcontext()
-
-
 def _head(folder: Path) -> Head | None:
     path = folder / "store.db"
-    if not path.exists():
+    if not exists(path):
         return None
     database = Database(path, read_only=True)
     try:

@@ -20,6 +20,7 @@ PACKAGES = {
 ALLOWED = {
     "errors": set(),
     "files": set(),
+    "locks": {"files"},
     "tensors": set(),
     "crypto": {"files"},
     "randomness": set(),

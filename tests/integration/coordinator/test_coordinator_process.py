@@ -240,7 +240,7 @@ def test_sigterm_is_orderly_and_an_aborted_run_is_exit_17(run_cli, begin, plan_f
     process = begin("--plan", path)
     assert process.find("opened")["rounds"] == 2
     second = run_cli("run", "--dir", coordinator_folder, code=3)
-    assert "another coordinator runs on this store" in second
+    assert "another coordinator daemon (process " in second
     assert json.loads(run_cli("status", "--json", "--dir", coordinator_folder))["daemon"] == "running"
     began = time.monotonic()
     assert process.end(signal.SIGTERM) == 0

@@ -11,7 +11,6 @@ import pytest
 from fedsecure.errors import ConfigError, RemoteProtocolError, StoreError
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
-from fedsecure_node.lock import daemon_lock
 from fedsecure_node.runbook import ExchangeKey
 from fedsecure_node.store import Store
 
@@ -53,18 +52,6 @@ def test_a_link_or_a_file_in_place_of_the_store_is_refused(tmp_path):
     for name in ("link", "file"):
         with pytest.raises(StoreError, match="is not a folder"):
             Store(tmp_path / name)
-
-
-def test_one_daemon_a_store(tmp_path):
-    with Store(tmp_path / "store") as store:
-        with (
-            daemon_lock(store.folder),
-            pytest.raises(ConfigError, match=f"another node daemon .process {os.getpid()}."),
-            daemon_lock(store.folder),
-        ):
-            pass
-        with daemon_lock(store.folder):
-            pass
 
 
 def test_a_damaged_or_newer_database_is_one_clear_line(tmp_path):
