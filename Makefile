@@ -5,14 +5,15 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test test-fast lint proto install clean bench-fmnist
+.PHONY: help demo test test-fast lint proto install clean bench-fmnist bench-cifar10-paper
 
 help:
 	@echo "make demo   install into $(VENV), then train FedAF and FedAvg over three nodes and mutual TLS"
 	@echo "make test   install, then run every test"
 	@echo "make lint   ruff, mypy --strict, generated-code drift"
 	@echo "make proto  regenerate fedsecure/wire/v1 from proto/"
-	@echo "make bench-fmnist   the paper's comparison on Fashion-MNIST (minutes to hours; resumable)"
+	@echo "make bench-fmnist          three methods on Fashion-MNIST at CPU size (an hour; resumable)"
+	@echo "make bench-cifar10-paper   the paper's own setting on CIFAR-10 (needs a GPU and the data; resumable)"
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,7 +42,10 @@ proto: $(STAMP)
 	$(BIN)/python proto/generate.py
 
 bench-fmnist: $(STAMP)
-	$(BIN)/python benchmarks/fmnist.py
+	$(BIN)/python benchmarks/compare.py fmnist fmnist-fedaf fmnist-feddm fmnist-fedavg
+
+bench-cifar10-paper: $(STAMP)
+	$(BIN)/python benchmarks/compare.py cifar10-paper cifar10-paper-fedaf cifar10-paper-feddm cifar10-paper-fedavg
 
 clean:
 	rm -rf $(VENV) demo-out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,9 +1,8 @@
-"""FedAF, FedDM and FedAvg side by side on the real Fashion-MNIST, from the plans in ``benchmarks/plans``; resumable.
+"""Methods side by side, from plans in ``benchmarks/plans``; resumable.
 
-Every plan runs through ``fedsecure simulate`` into ``benchmarks/out/<plan>``; a plan that was cut short goes on
-from its
-last finished round, one that is finished is only read. The table is printed, and written to
-``benchmarks/out/fmnist.md``.
+Every plan runs through ``fedsecure simulate`` into ``benchmarks/out/<plan>``; a plan that was cut short goes on from
+its last finished round, one that is finished is only read. The table is printed, and written to
+``benchmarks/out/<name>.md``.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ HERE = Path(__file__).resolve().parent
 def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plans", default="fmnist-fedaf,fmnist-feddm,fmnist-fedavg", help="names in benchmarks/plans")
+    parser.add_argument("name", help="of the table")
+    parser.add_argument("plans", nargs="+", help="names in benchmarks/plans, without .toml")
     parser.add_argument("--threads", type=int, default=0)
     arguments = parser.parse_args()
     rows = []
-    for name in arguments.plans.split(","):
+    for name in arguments.plans:
         out = HERE / "out" / name
         plan = HERE / "plans" / f"{name}.toml"
         command = [sys.executable, "-m", "fedsecure", "simulate", str(plan), "--out", str(out)]
@@ -32,7 +32,7 @@ def main() -> int:
             return code
         rows.append(json.loads((out / "result.json").read_text(encoding="utf-8")))
     text = table(rows)
-    (HERE / "out" / "fmnist.md").write_text(text, encoding="utf-8")
+    (HERE / "out" / f"{arguments.name}.md").write_text(text, encoding="utf-8")
     print(text)
     return 0
 
