@@ -55,6 +55,8 @@ def _utc() -> datetime:
 class Daemon:
     """A running coordinator: ``with Daemon(…) as daemon: daemon.serve()``.
 
+    ``warm_up`` loads what updates need and returns the device to compute on.
+
     Entering takes the store's lock, opens the journal, and listens; ``port`` is then the port in use. Raises
     ``ConfigError`` when it cannot listen or another daemon has the store, ``CertificateError`` when its identity is not
     in order, ``StoreError`` when the store is damaged.
@@ -67,7 +69,7 @@ class Daemon:
         *,
         evaluate: Evaluate | None = None,
         listen: Callable[[Notice], None] = lambda notice: None,
-        warm_up: Callable[[], None] = lambda: None,
+        warm_up: Callable[[], str] = lambda: "cpu",
         clock: Callable[[], int] = _milliseconds,
     ) -> None:
         self._settings, self._build_method, self._evaluate = settings, build_method, evaluate
@@ -104,9 +106,9 @@ class Daemon:
     def _build_server(self, uploads: Uploads) -> grpc.Server:
         settings, limits = self._settings, self._settings.limits
         tls = settings.tls
-        files = TlsFiles(tls.key, tls.cert, tls.ca, tls.crl if tls.crl.exists() else None)
+        files = TlsFiles(tls.key, tls.cert, tls.ca, tls.crl)
         credentials = server_credentials(files, now=_utc())
-        gate = Gate(files, federation=settings.federation, crl=tls.crl, now=_utc)
+        gate = Gate(files, federation=settings.federation, crl=tls.crl_place, now=_utc)
         bounds = ServicerLimits(settings.federation, limits.max_wait_ms, limits.chunk_bytes, limits.clock_skew_s * 1000)
         threads = 2 * limits.max_nodes + 8  # a long poll and a transfer for each node, and calls that end at once
         server = grpc.server(
@@ -160,8 +162,8 @@ class Daemon:
             self.registry.take_abort_requests()
 
     def _work(self) -> None:
-        self._warm_up()
-        Worker(self.registry, self._stop, device=self._settings.compute.device, evaluate=self._evaluate).work()
+        device = self._warm_up()
+        Worker(self.registry, self._stop, device=device, evaluate=self._evaluate).work()
 
     def _start_thread(self, name: str, body: Callable[[], None]) -> None:
         def guarded() -> None:

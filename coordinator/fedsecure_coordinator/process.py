@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedsecure.errors import ConfigError
 from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure_coordinator.daemon import Daemon
 from fedsecure_coordinator.evaluation import evaluator
 from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.progress import LogFormat, Progress
-from fedsecure_coordinator.settings import ComputeSettings, CoordinatorSettings
+from fedsecure_coordinator.settings import CoordinatorSettings
 from fedsecure_coordinator.setup import submit_plan
 from fedsecure_coordinator.views import run_view
 
@@ -48,7 +47,7 @@ def run_daemon(
         _build_method,
         evaluate=evaluator(settings.evaluation),
         listen=progress.notice,
-        warm_up=lambda: _warm_up(settings.compute),
+        warm_up=settings.compute.apply,
     )
     with _signals(daemon), daemon:
         shown.append(daemon)
@@ -70,18 +69,6 @@ def _build_method(plan: Plan) -> Method:
     from fedsecure.methods import build_method
 
     return build_method(plan)
-
-
-def _warm_up(compute: ComputeSettings) -> None:
-    """Load torch and bound its threads. Raises ``ConfigError`` for a device that is not there."""
-    import torch
-
-    if compute.threads:
-        torch.set_num_threads(compute.threads)
-    try:
-        torch.zeros(1, device=compute.device)
-    except (RuntimeError, AssertionError):
-        raise ConfigError(f"compute.device: {compute.device} is not there", hint="use 'cpu'") from None
 
 
 @contextmanager

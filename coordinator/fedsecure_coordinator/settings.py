@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from fedsecure.config import Settings, load_toml, validate
+from fedsecure.compute import ComputeSettings
+from fedsecure.config import Settings
+from fedsecure.daemon_settings import (
+    FederationName,
+    TlsSettings,
+    anchored,
+    anchored_source,
+    anchored_tls,
+    load_from_folder,
+)
 from fedsecure.data.settings import AnySource
 
 __all__ = ["CoordinatorSettings", "load_settings", "split_listen"]
 
 CONFIG_NAME = "coordinator.toml"
-#: Federation names are the trust domain of ``spiffe://`` URIs: lower-case DNS-like.
-FEDERATION = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
-
-
-class TlsSettings(Settings):
-    """Files of the coordinator's identity; a relative path is taken from the configuration file's folder.
-
-    ``crl`` may be absent on disk as long as nothing was revoked; it is read again whenever it changes.
-    """
-
-    key: Path = Path("tls.key")
-    cert: Path = Path("tls.crt")
-    ca: Path = Path("ca.crt")
-    crl: Path = Path("crl.pem")
 
 
 class LimitSettings(Settings):
@@ -42,18 +37,11 @@ class LimitSettings(Settings):
     clock_skew_s: int = Field(300, ge=1, le=86_400)
 
 
-class ComputeSettings(Settings):
-    """Where and how the coordinator's own updates run: a torch device, and CPU threads (0: torch's choice)."""
-
-    device: str = Field("cpu", pattern=r"^(cpu|cuda(:[0-9]{1,2})?|mps)$")
-    threads: int = Field(0, ge=0, le=1024)
-
-
 class CoordinatorSettings(Settings):
     """The whole file. ``evaluation``: public test records that the model is measured on after each round."""
 
     format: Literal[1]
-    federation: str = Field(pattern=FEDERATION)
+    federation: FederationName
     listen: str
     store: Path = Path("store")
     tls: TlsSettings = TlsSettings()
@@ -67,6 +55,12 @@ class CoordinatorSettings(Settings):
         split_listen(value)
         return value
 
+    @model_validator(mode="after")
+    def _own_store(self) -> Self:
+        if self.store == Path():
+            raise ValueError("store: needs a folder of its own")
+        return self
+
 
 def split_listen(value: str) -> tuple[str, int]:
     """``host:port`` (``[::1]:8443`` for IPv6) as its parts. Raises ``ValueError`` in words."""
@@ -79,14 +73,21 @@ def split_listen(value: str) -> tuple[str, int]:
 
 
 def load_settings(folder: Path) -> CoordinatorSettings:
-    """Read ``folder/coordinator.toml``; relative paths become paths under ``folder``.
+    """Read ``folder/coordinator.toml`` with every path made absolute.
 
-    Raises ``ConfigError`` naming the file, the key and the allowed values.
+    Raises ``ConfigError`` naming the file, the key and what is allowed, or a named CRL file that is not there.
     """
-    path = folder / CONFIG_NAME
-    settings = validate(CoordinatorSettings, load_toml(path), str(path))
-    tls = settings.tls.model_copy(update={k: folder / p for k, p in settings.tls})
+    settings, home = load_from_folder(
+        CoordinatorSettings,
+        folder,
+        CONFIG_NAME,
+        hint="make a coordinator with: fedsecure coordinator init --federation F --dns HOST --dir DIR",
+    )
     source = settings.evaluation
-    if source is not None and hasattr(source, "path"):
-        source = source.model_copy(update={"path": folder / source.path})
-    return settings.model_copy(update={"store": folder / settings.store, "tls": tls, "evaluation": source})
+    return settings.model_copy(
+        update={
+            "store": anchored(settings.store, home),
+            "tls": anchored_tls(settings.tls, home, str(folder / CONFIG_NAME)),
+            "evaluation": None if source is None else anchored_source(source, home),
+        }
+    )

@@ -56,7 +56,7 @@ def simulate(
 def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Simulator, Counts]:
     import time
 
-    from fedsecure.commands.compute import choose_device, set_threads
+    from fedsecure.compute import choose_device, set_threads
     from fedsecure.data.check import check_dataset
     from fedsecure.data.partition import deal
     from fedsecure.evaluation import evaluate

@@ -41,14 +41,6 @@ def open_log(store: Store, settings: NodeSettings) -> ReleaseLog:
     )
 
 
-def _device(wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def _build_method() -> BuildMethod:
     from fedsecure.methods import build_method
 
@@ -80,10 +72,6 @@ def run_node(
             log = open_log(store, settings)
             if repaired := log.recover():
                 reporter.say("repaired", repaired)
-            if settings.compute.threads is not None:
-                import torch
-
-                torch.set_num_threads(settings.compute.threads)
             desks = _desks(settings, store, log, reporter, stop, hold, build_method, load_data)
             connecting = connect_with or partial(connect, settings)
             NodeDaemon(desks, connecting, reporter, stop, exit_when_done=exit_when_done).run()
@@ -117,6 +105,6 @@ def _desks(
         policy_path=settings.policy,
         build_method=build_method or _build_method(),
         load_data=load,
-        device=_device(settings.compute.device),
+        device=settings.compute.apply(),
     )
     return Desks(store, gate, plans, exchanges)

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 import grpc
 
+from fedsecure.errors import ConfigError
+from fedsecure.files import exists
 from fedsecure.wire.credentials import TlsFiles, channel_credentials
 from fedsecure_node.client import CHANNEL_OPTIONS, CoordinatorClient
 from fedsecure_node.preflight import clock_skew, examine
@@ -34,8 +36,8 @@ class Link:
 def tls_files(settings: NodeSettings) -> TlsFiles:
     """The files of the node's certificate; a ``crl.pem`` that was put beside the certificate since the start counts."""
     tls = settings.tls
-    late = tls.cert.parent / "crl.pem"
-    return TlsFiles(tls.key, tls.cert, tls.ca, tls.crl or (late if late.exists() else None))
+    late = tls.crl_place if exists(tls.crl_place, ConfigError) else None
+    return TlsFiles(tls.key, tls.cert, tls.ca, tls.crl or late)
 
 
 def connect(settings: NodeSettings, stop: threading.Event) -> Link:

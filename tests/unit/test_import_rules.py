@@ -25,6 +25,8 @@ ALLOWED = {
     "crypto": {"files"},
     "randomness": set(),
     "config": set(),
+    "compute": {"config"},
+    "daemon_settings": {"config", "crypto", "data", "files"},
     "method": {"tensors", "data"},
     "plan": {"config", "data"},
     "policy": {"config", "plan"},

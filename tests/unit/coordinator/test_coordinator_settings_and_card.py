@@ -40,7 +40,10 @@ def test_paths_are_taken_from_the_files_folder(tmp_path):
     settings = load_settings(tmp_path)
     assert (settings.federation, settings.listen) == ("f.example", "[::1]:8443")
     assert settings.store == tmp_path / "store"
-    assert settings.tls.crl == tmp_path / "crl.pem"
+    assert settings.tls.crl is None
+    assert settings.tls.crl_place == tmp_path / "crl.pem"
+    (tmp_path / "crl.pem").write_text("")
+    assert load_settings(tmp_path).tls.crl == tmp_path / "crl.pem"
     assert settings.evaluation.path == tmp_path / "test.npz"
     with pytest.raises(ConfigError, match="cannot be written"):
         write_settings(tmp_path, federation="f.example", listen="h:1")

@@ -55,7 +55,7 @@ def test_paths_are_taken_from_the_files_folder_not_from_the_shell(tmp_path, monk
         ("[tls]", "[tsl]", "tsl: unknown key"),
         ('kind = "folder"', 'kind = "ftp"', "data.kind: 'ftp' is not known"),
         ('device = "auto"', 'device = "tpu"', "compute.device"),
-        ("# threads = 4", "threads = 0", "compute.threads: 0 is out of range"),
+        ("threads = 0", "threads = -1", "compute.threads: -1 is out of range"),
         ('format = "auto"', 'format = "xml"', "log.format"),
         ('store = "store"', 'store = ""', "store"),
         ('# crl = "crl.pem"', 'crl = "nowhere.pem"', "tls.crl"),

@@ -1,0 +1,85 @@
+"""What ``node.toml`` and ``coordinator.toml`` share: the federation's name, the TLS files, and where paths start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator
+
+from fedsecure.config import Settings, load_toml, validate
+from fedsecure.crypto.names import check_federation
+from fedsecure.data.settings import AnySource
+from fedsecure.errors import ConfigError
+from fedsecure.files import exists
+
+__all__ = ["FederationName", "TlsSettings", "anchored", "anchored_source", "anchored_tls", "load_from_folder"]
+
+S = TypeVar("S", bound=Settings)
+
+
+def _federation(text: str) -> str:
+    try:
+        check_federation(text)
+    except ConfigError as error:
+        raise ValueError(f"{error}; {error.hint}") from None
+    return text
+
+
+#: The trust domain of every certificate of a federation.
+FederationName = Annotated[str, AfterValidator(_federation)]
+
+
+class TlsSettings(Settings):
+    """Files of this side's certificate. `crl`, the list of revoked certificates, must be there when it is named; left
+    out, `crl.pem` beside the certificate counts from the moment it is there."""
+
+    key: Path = Path("tls.key")
+    cert: Path = Path("tls.crt")
+    ca: Path = Path("ca.crt")
+    crl: Path | None = None
+
+    @property
+    def crl_place(self) -> Path:
+        """Where the list of revoked certificates is, or will be."""
+        return self.crl or self.cert.parent / "crl.pem"
+
+
+def load_from_folder(model: type[S], folder: Path, name: str, *, hint: str) -> tuple[S, Path]:
+    """Read ``folder/name``; returns the settings and the file's own folder, absolute: where relative paths start.
+
+    Raises ``ConfigError`` naming the file, with ``hint`` when it is not there, else the key and what is allowed.
+    """
+    path = folder / name
+    if not exists(path, ConfigError):
+        raise ConfigError(f"{path}: no such file", hint=hint)
+    return validate(model, load_toml(path), str(path)), path.resolve().parent
+
+
+def anchored(path: Path, folder: Path) -> Path:
+    """``path`` made absolute: ``~`` is the user's home, and a relative path starts in ``folder``."""
+    try:
+        return folder / path.expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path}: no such home folder", hint="write the path without ~") from None
+
+
+def anchored_source(source: AnySource, folder: Path) -> AnySource:
+    """A data source with its path, when it has one, made absolute."""
+    if not hasattr(source, "path"):
+        return source
+    return source.model_copy(update={"path": anchored(source.path, folder)})
+
+
+def anchored_tls(tls: TlsSettings, folder: Path, where: str) -> TlsSettings:
+    """The TLS files made absolute. A list of revoked certificates that is there now is named from now on, so that it
+    may not vanish. Raises ``ConfigError`` for a named one that is not there; ``where`` names the settings file."""
+    key, cert, ca = (anchored(path, folder) for path in (tls.key, tls.cert, tls.ca))
+    found = TlsSettings(key=key, cert=cert, ca=ca, crl=None if tls.crl is None else anchored(tls.crl, folder))
+    there = exists(found.crl_place, ConfigError)
+    if tls.crl is not None and not there:
+        raise ConfigError(
+            f"{where}: tls.crl: {found.crl} does not exist",
+            hint="ask the consortium's CA for its crl.pem, or leave tls.crl out",
+        )
+    return found.model_copy(update={"crl": found.crl_place if there else None})
