@@ -20,8 +20,7 @@ Init = Literal["noise", "avg", "real"]
 
 class PlanRules(Settings):
     """Which plans may be considered at all. ``approval``: ``manual`` (a person types the digest) or ``rule`` (any
-    plan
-    that passes every rule of this file is approved without a person)."""
+    plan that passes every rule of this file is approved without a person)."""
 
     methods: tuple[Literal["fedavg", "feddm", "fedaf"], ...] = ()
     approval: Literal["manual", "rule"] = "manual"

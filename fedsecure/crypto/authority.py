@@ -1,8 +1,8 @@
 """The consortium's offline CA: a folder with its key, its certificate, its register and its revocation list.
 
 ``ca.key`` (0600, PKCS#8, encrypted under a stretched passphrase unless asked otherwise), ``ca.crt``, ``crl.pem``,
-``index.json`` (0600), and
-``issued/<serial>.crt`` for every certificate. Nothing here opens a connection; requests and certificates are files.
+``index.json`` (0600), and ``issued/<serial>.crt`` for every certificate. Nothing here opens a connection; requests
+and certificates are files.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ class Dataset:
     """Labelled records.
 
     ``x``: float32 (n, *shape), values as the plan's task ranges them, before standardisation. ``y``: int64 (n,),
-    an index into
-    ``classes``, the plan's class names in the plan's order. Raises ``DataError`` when the arrays do not fit each
-    other.
+    an index into ``classes``, the plan's class names in the plan's order. Raises ``DataError`` when the arrays do not
+    fit each other.
     """
 
     x: npt.NDArray[np.float32]

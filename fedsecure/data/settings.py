@@ -58,8 +58,7 @@ class NpzSource(_Source):
 
 class CsvSource(_Source):
     """A table with a header line. ``columns`` maps the plan's column names to the file's; ``missing`` lists the
-    tokens
-    that mean "not recorded"; ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
+    tokens that mean "not recorded"; ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
 
     kind: Literal["csv"]
     path: Path

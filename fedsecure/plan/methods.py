@@ -40,12 +40,10 @@ class ServerTraining(Settings):
 class CondensationSettings(Settings):
     """What FedAF and FedDM share: how a node condenses its records into ``ipc`` images for each class it holds.
 
-    ``min_count``: a class with fewer records is not held: nothing of it is condensed or averaged (F7, and a
-    privacy floor).
-    ``real_means``: ``batch`` draws ``real_batch`` records a class and step; ``exact`` takes the mean over all of
-    them, cached
-    for as long as the network stays the same. ``init``: ``noise`` (N(0, 1)), ``avg`` (mean of ``init_n`` real
-    images), or ``real``.
+    ``min_count``: a class with fewer records is not held: nothing of it is condensed or averaged (F7, and a privacy
+    floor). ``real_means``: ``batch`` draws ``real_batch`` records a class and step; ``exact`` takes the mean over all
+    of them, cached for as long as the network stays the same. ``init``: ``noise`` (N(0, 1)), ``avg`` (mean of
+    ``init_n`` real images), or ``real``.
     """
 
     ipc: int = Field(10, ge=1, le=10_000)
