@@ -9,11 +9,11 @@ from pydantic import AfterValidator
 
 from fedsecure.config import Settings, load_toml, validate
 from fedsecure.crypto.names import check_federation
-from fedsecure.data.settings import AnySource
+from fedsecure.data.settings import anchored
 from fedsecure.errors import ConfigError
 from fedsecure.files import exists
 
-__all__ = ["FederationName", "TlsSettings", "anchored", "anchored_source", "anchored_tls", "load_from_folder"]
+__all__ = ["FederationName", "TlsSettings", "anchored_tls", "load_from_folder"]
 
 S = TypeVar("S", bound=Settings)
 
@@ -54,21 +54,6 @@ def load_from_folder(model: type[S], folder: Path, name: str, *, hint: str) -> t
     if not exists(path, ConfigError):
         raise ConfigError(f"{path}: no such file", hint=hint)
     return validate(model, load_toml(path), str(path)), path.resolve().parent
-
-
-def anchored(path: Path, folder: Path) -> Path:
-    """``path`` made absolute: ``~`` is the user's home, and a relative path starts in ``folder``."""
-    try:
-        return folder / path.expanduser()
-    except RuntimeError:
-        raise ConfigError(f"{path}: no such home folder", hint="write the path without ~") from None
-
-
-def anchored_source(source: AnySource, folder: Path) -> AnySource:
-    """A data source with its path, when it has one, made absolute."""
-    if not hasattr(source, "path"):
-        return source
-    return source.model_copy(update={"path": anchored(source.path, folder)})
 
 
 def anchored_tls(tls: TlsSettings, folder: Path, where: str) -> TlsSettings:

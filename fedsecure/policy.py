@@ -11,7 +11,7 @@ from pydantic import Field
 from fedsecure.config import Settings, load_toml, validate
 from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.plan import Plan
-from fedsecure.plan.methods import CondensationSettings, FedAFSettings
+from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
 
 __all__ = ["BroadcastRules", "CondensationRules", "PlanRules", "Policy", "ReleaseRules", "load_policy"]
 
@@ -38,7 +38,7 @@ class CondensationRules(Settings):
     min_records_per_class: int = Field(10, ge=1)
     group_rule: bool = True
     fresh_queries: bool = False
-    max_logit_clip: float | None = Field(100.0, gt=0)
+    max_logit_clip: LogitClip = 100.0
 
 
 class ReleaseRules(Settings):
@@ -118,8 +118,8 @@ class Policy(Settings):
             )
         if method.real_means == "batch" and not rules.fresh_queries:
             yield "condensation.fresh_queries: real_means 'batch' asks the records at every step (allowed: 'exact')"
-        if isinstance(method, FedAFSettings) and rules.max_logit_clip is not None:
-            if method.logit_clip is None:
+        if isinstance(method, FedAFSettings) and rules.max_logit_clip != "none":
+            if method.logit_clip == "none":
                 yield f"condensation.max_logit_clip: logits unclipped (allowed: logit_clip <= {rules.max_logit_clip:g})"
             elif method.logit_clip > rules.max_logit_clip:
                 yield f"condensation.max_logit_clip: {method.logit_clip:g} (allowed: <= {rules.max_logit_clip:g})"

@@ -9,15 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from fedsecure.compute import ComputeSettings
 from fedsecure.config import Settings
-from fedsecure.daemon_settings import (
-    FederationName,
-    TlsSettings,
-    anchored,
-    anchored_source,
-    anchored_tls,
-    load_from_folder,
-)
-from fedsecure.data.settings import AnySource
+from fedsecure.daemon_settings import FederationName, TlsSettings, anchored_tls, load_from_folder
+from fedsecure.data.settings import AnySource, anchored, anchored_source
 
 __all__ = ["CoordinatorSettings", "load_settings", "split_listen"]
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedsecure.config import Settings
+from fedsecure.errors import ConfigError
 
 __all__ = [
     "AnyPartition",
@@ -20,6 +21,8 @@ __all__ = [
     "NpzSource",
     "Simulation",
     "TorchvisionSource",
+    "anchored",
+    "anchored_source",
 ]
 
 
@@ -125,3 +128,18 @@ class Simulation(Settings):
     test_fraction: float = Field(0.2, gt=0, lt=1)
     limit: int | None = Field(None, ge=1)
     partition: AnyPartition
+
+
+def anchored(path: Path, folder: Path) -> Path:
+    """``path`` made absolute: ``~`` is the user's home, and a relative path starts in ``folder``."""
+    try:
+        return folder / path.expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path}: no such home folder", hint="write the path without ~") from None
+
+
+def anchored_source(source: AnySource, folder: Path) -> AnySource:
+    """A data source with its path, when it has one, made absolute."""
+    if not hasattr(source, "path"):
+        return source
+    return source.model_copy(update={"path": anchored(source.path, folder)})

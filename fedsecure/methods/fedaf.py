@@ -62,7 +62,7 @@ class FedAF(ModelMethod):
         self._check_exchange(exchange)
         if exchange == STATISTICS:
             return Schema(released=self.model_specs)
-        bound = self.settings.logit_clip or LOGIT_BOUND
+        bound = self.settings.max_logit or LOGIT_BOUND
         c = self.num_classes
         return Schema(
             released=(

@@ -29,7 +29,7 @@ def statistics_specs(settings: FedAFSettings, num_classes: int) -> tuple[TensorS
     """
     weighted = settings.averaging == "holders_weighted"
     most = MAX_CLASS_RECORDS if weighted else 1
-    bound = (settings.logit_clip or LOGIT_BOUND) * most
+    bound = (settings.max_logit or LOGIT_BOUND) * most
     weight = "records of each held class" if weighted else "1 for each held class"
     times = ", times its records" if weighted else ""
     square = (num_classes, num_classes)
@@ -58,7 +58,7 @@ def node_statistics(
     weight = np.zeros(num_classes, dtype=np.int64)
     if records.held:
         held = list(records.held)
-        v = exact_means(network, w, records, logit_clip=settings.logit_clip).logits.cpu()  # (H, C)
+        v = exact_means(network, w, records, logit_clip=settings.max_logit).logits.cpu()  # (H, C)
         counts = data.counts()[held]
         weight[held] = counts if settings.averaging == "holders_weighted" else 1
         factor = torch.tensor(weight[held], dtype=torch.float32)[:, None]  # (H, 1)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedsecure.config import Settings, canonical_json, load_toml, validate
-from fedsecure.data.settings import Simulation
+from fedsecure.data.settings import Simulation, anchored_source
 from fedsecure.errors import RemoteProtocolError
 from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings
 from fedsecure.plan.models import ModelSettings
@@ -138,6 +138,7 @@ def _with_preset(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _anchored(simulation: Simulation, folder: Path) -> Simulation:
-    sources = {key: getattr(simulation, key) for key in ("data", "test")}
-    moved = {key: s.model_copy(update={"path": folder / s.path}) for key, s in sources.items() if hasattr(s, "path")}
-    return simulation.model_copy(update=moved)
+    sources = {"data": simulation.data, "test": simulation.test}
+    return simulation.model_copy(
+        update={key: anchored_source(source, folder) for key, source in sources.items() if source is not None}
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedsecure.config import Settings
 
@@ -14,12 +14,25 @@ __all__ = [
     "FedAFSettings",
     "FedAvgSettings",
     "FedDMSettings",
+    "LogitClip",
     "ServerTraining",
 ]
 
 Rate = Annotated[float, Field(gt=0, le=1000)]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 Weight = Annotated[float, Field(ge=0, le=1000)]
+MAX_CLIP = 1e6
+
+
+def _clip(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value == "none" or (number and 0 < value <= MAX_CLIP):
+        return value
+    raise ValueError(f"{value!r:.60} is out of range (allowed: > 0 and <= {MAX_CLIP:g}, or 'none')")
+
+
+#: A bound on every logit, or "none": TOML has no null.
+LogitClip = Annotated[Literal["none"] | Annotated[float, Field(gt=0, le=MAX_CLIP)], BeforeValidator(_clip)]
 
 
 class ServerTraining(Settings):
@@ -81,7 +94,12 @@ class FedAFSettings(CondensationSettings):
     averaging: Literal["holders", "holders_weighted", "all"] = "holders"
     lgkm: Literal["batch", "full"] = "batch"
     warm_start: bool = True
-    logit_clip: float | None = Field(20.0, gt=0, le=1e6)
+    logit_clip: LogitClip = 20.0
+
+    @property
+    def max_logit(self) -> float | None:
+        """The bound of one record's logits, or ``None`` where the plan sets none."""
+        return None if self.logit_clip == "none" else self.logit_clip
 
 
 class FedDMSettings(CondensationSettings):

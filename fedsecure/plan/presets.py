@@ -23,7 +23,7 @@ _PAPER_CONDENSATION: dict[str, Any] = {
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "protective": {"fedaf": {}, "feddm": {}, "fedavg": {"local_epochs": 10}},
     "paper": {
-        "fedaf": {**_PAPER_CONDENSATION, "gamma": 0.9, "logit_clip": None},
+        "fedaf": {**_PAPER_CONDENSATION, "gamma": 0.9, "logit_clip": "none"},
         "feddm": {**_PAPER_CONDENSATION, "init": "real"},
         "fedavg": {"local_epochs": 10, "batch": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
     },

@@ -10,15 +10,8 @@ from pydantic import AfterValidator, model_validator
 
 from fedsecure.compute import ComputeSettings
 from fedsecure.config import Settings
-from fedsecure.daemon_settings import (
-    FederationName,
-    TlsSettings,
-    anchored,
-    anchored_source,
-    anchored_tls,
-    load_from_folder,
-)
-from fedsecure.data.settings import AnySource
+from fedsecure.daemon_settings import FederationName, TlsSettings, anchored_tls, load_from_folder
+from fedsecure.data.settings import AnySource, anchored, anchored_source
 from fedsecure.plan import NodeId
 
 __all__ = ["CONFIG_NAME", "LogSettings", "NodeSettings", "load_settings"]

@@ -95,6 +95,16 @@ def test_departures_from_the_preset_are_listed(tmp_path: Path) -> None:
     assert paper.method.ipc == 50
 
 
+def test_no_bound_on_logits_is_a_word_in_the_file_and_in_the_canonical_form(tmp_path: Path) -> None:
+    plan, _ = load_plan(write(tmp_path, TEXT.replace("ipc = 5", 'logit_clip = "none"')))
+    assert plan.method.max_logit is None
+    assert json.loads(plan.canonical())["method"]["logit_clip"] == "none"
+    assert any(line.startswith("logit_clip = none (preset: 20.0)") for line in plan.departures())
+    bounded, _ = load_plan(write(tmp_path, TEXT.replace("ipc = 5", "logit_clip = 20")))
+    assert json.loads(bounded.canonical())["method"]["logit_clip"] == 20.0
+    assert Plan.from_wire(bounded.canonical(), bounded.digest()) == bounded
+
+
 def test_local_steps_take_the_place_of_the_presets_epochs(tmp_path: Path) -> None:
     text = TABLE.replace('{name = "fedavg"}', '{name = "fedavg", local_steps = 4}')
     plan, _ = load_plan(write(tmp_path, text))
@@ -118,6 +128,8 @@ def test_table_features_are_counted(tmp_path: Path) -> None:
         ("ipc = 5", 'init = "foo"', "method.init: 'foo' is not one of 'noise', 'avg' or 'real'"),
         ("ipc = 5", "lr_img = nan", "method.lr_img: nan should be a finite number"),
         ("ipc = 5", "lr_img = inf", "method.lr_img: inf should be a finite number"),
+        ("ipc = 5", "logit_clip = 0", "method.logit_clip: 0 is out of range (allowed: > 0 and <= 1e+06, or 'none')"),
+        ("ipc = 5", 'logit_clip = "off"', "method.logit_clip: 'off' is out of range"),
         ("ipc = 5", "[method.server]\nepoch = 3", "method.server.epoch: unknown key (known: batch"),
         ('"fedaf"', '"fedxx"', "method.name: 'fedxx' is not known (allowed: 'fedaf', 'feddm', 'fedavg')"),
         ("rounds = 3", "", "rounds: missing"),

@@ -52,7 +52,7 @@ def test_the_protective_preset_passes_the_default_rules() -> None:
         (plan({"min_count": 9}), "condensation.min_records_per_class: classes of 9"),
         (plan({"real_means": "batch"}), "condensation.fresh_queries"),
         (plan({"logit_clip": 101.0}), "condensation.max_logit_clip: 101"),
-        (plan({"logit_clip": None}), "condensation.max_logit_clip: logits unclipped"),
+        (plan({"logit_clip": "none"}), "condensation.max_logit_clip: logits unclipped"),
         (plan(rounds=101), "plans.max_rounds: 101"),
         (plan(cohort={"min_nodes": 2}), "plans.min_nodes: sums over 2"),
         (plan(randomness="plan"), "plans.shared_randomness"),
@@ -71,6 +71,13 @@ def test_averages_need_classes_twice_as_large_as_what_they_use() -> None:
     assert len(broken) == 1
     assert "group_rule" in broken[0]
     assert "= 50" in broken[0]
+
+
+def test_a_policy_may_leave_logits_unbounded_by_word() -> None:
+    rules = policy(condensation={"max_logit_clip": "none"})
+    assert rules.violations(plan({"logit_clip": "none"})) == []
+    with pytest.raises(ConfigError, match=r"condensation.max_logit_clip: 'null' is out of range .*or 'none'"):
+        policy(condensation={"max_logit_clip": "null"})
 
 
 def test_all_broken_rules_are_named_at_once() -> None:

@@ -108,7 +108,7 @@ def test_a_plan_in_words_says_what_leaves_and_what_the_policy_thinks(node):
 def test_a_plan_in_words_names_each_broken_rule(node, plan_of):
     plan = plan_of(
         preset="paper", randomness="plan",
-        method={"name": "fedaf", "init": "avg", "ipc": 200, "real_means": "batch", "logit_clip": None},
+        method={"name": "fedaf", "init": "avg", "ipc": 200, "real_means": "batch", "logit_clip": "none"},
     )  # fmt: skip
     text = words(node, plan)
     assert "policy: NO" in text
