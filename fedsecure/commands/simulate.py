@@ -56,7 +56,7 @@ def simulate(
 def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Simulator, Counts]:
     import time
 
-    from fedsecure.compute import choose_device, set_threads
+    from fedsecure.compute import prepare
     from fedsecure.data.check import check_dataset
     from fedsecure.data.partition import deal
     from fedsecure.evaluation import evaluate
@@ -67,11 +67,14 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
     plan, simulation = load_plan(path)
     if simulation is None:
         raise ConfigError(f"{path}: no [simulation] table", hint="name its data and partition; see docs/data.md")
-    chosen = choose_device(device)
-    set_threads(threads)
+    chosen = prepare(device, threads)
+
     data, test = deal(simulation, plan.task, plan.seed)
-    for dataset in data.values():
-        check_dataset(dataset, plan)
+    for node, dataset in data.items():
+        try:
+            check_dataset(dataset, plan)
+        except DataError as error:
+            raise DataError(f"node {node}: {error}", hint=error.hint) from None
     if not quiet:
         _introduce(plan, data, test, chosen)
     simulator = Simulator(
@@ -109,8 +112,7 @@ def _line(entry: dict[str, Any]) -> str:
 
 def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dict[str, Any]:
     """The content of ``result.json``: ``final_accuracy`` is the last round's, ``best_accuracy`` the best round's
-    (chosen
-    on the test records, so it flatters; it stands here because the papers report it)."""
+    (chosen on the test records, so it flatters; it stands here because the papers report it)."""
     accuracies = [entry["accuracy"] for entry in rounds]
     return {
         "plan": plan.name,
@@ -128,8 +130,7 @@ def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dic
 
 def _save(simulator: Simulator, rounds: list[dict[str, Any]], counts: Counts, out: Path) -> None:
     """After every round: result.json, and what it takes to go on. ``checkpoint.json`` names the digest of the
-    tensors it
-    belongs to, so that a crash between the two files is seen."""
+    tensors it belongs to, so that a crash between the two files is seen."""
     tensors, machine = simulator.checkpoint()
     _write(out / "checkpoint.safetensors", tensors.to_bytes())
     checkpoint = {
