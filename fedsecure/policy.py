@@ -19,13 +19,15 @@ Init = Literal["noise", "avg", "real"]
 
 
 class PlanRules(Settings):
-    """Which plans may be considered at all. ``approval``: ``manual`` (a person types the digest) or ``rule`` (any
-    plan that passes every rule of this file is approved without a person)."""
+    """Which plans may be considered at all. ``approval``: ``manual`` (a person types the digest) or ``rule`` (any plan
+    that passes every rule of this file is approved without a person). ``min_records``: with fewer records in all than
+    this, the node takes part in nothing."""
 
     methods: tuple[Literal["fedavg", "feddm", "fedaf"], ...] = ()
     approval: Literal["manual", "rule"] = "manual"
     max_rounds: int = Field(100, ge=1)
     min_nodes: int = Field(3, ge=1)
+    min_records: int = Field(50, ge=1)
     shared_randomness: bool = False
 
 
@@ -84,6 +86,15 @@ class Policy(Settings):
             raise PolicyError(
                 f"policy refuses plan {plan.name}: " + "; ".join(broken),
                 hint="the coordinator must ask for less, or the institution must change its policy.toml",
+            )
+
+    def check_records(self, count: int) -> None:
+        """Raise ``PolicyError`` when ``count``, this node's records for a plan, is below ``plans.min_records``: a model
+        or an average of so few says too much about each. The message does not hold ``count``."""
+        if count < self.plans.min_records:
+            raise PolicyError(
+                f"plans.min_records: fewer records than the {self.plans.min_records} that this node needs to take part",
+                hint="take part with more records, or set another plans.min_records in policy.toml",
             )
 
     def _plan_violations(self, plan: Plan) -> Iterator[str]:

@@ -60,8 +60,8 @@ class NpzSource(_Source):
 
 
 class CsvSource(_Source):
-    """A table with a header line. ``columns`` maps the plan's column names to the file's; ``missing`` lists the
-    tokens that mean "not recorded"; ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
+    """A table with a header line. ``columns`` maps the plan's column names to the file's; ``missing`` lists the tokens
+    that mean "not recorded"; ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
 
     kind: Literal["csv"]
     path: Path

@@ -143,6 +143,7 @@ def _verdict(plan: Plan, policy: Policy | None, fault: str) -> Iterator[str]:
         if rule not in _rules(plan):
             yield f"  - NO  {line}"
     hold = "every release waits for a person" if policy.release.hold else "releases leave without waiting for a person"
+    yield f"records: with fewer than {policy.plans.min_records} in all, this node does not take part"
     yield (
         f"at the gate: at most {human_bytes(policy.release.max_bytes)} a release, "
         f"{human_bytes(policy.release.max_bytes_per_run)} a run; {hold}"

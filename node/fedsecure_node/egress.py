@@ -61,6 +61,7 @@ def check_contribution(
     this run. Raises ``DataError`` naming the tensor, ``PolicyError`` naming the rule; then nothing is logged or sent.
     """
     policy.check_plan(plan)
+    policy.check_records(int(counts.sum()))
     contribution = decode_payload(payload.data, key, method.schema(key.exchange))
     size = len(payload.data)
     if size > policy.release.max_bytes:

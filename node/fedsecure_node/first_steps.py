@@ -87,7 +87,9 @@ def _checks(settings: NodeSettings, plan_file: Path | None) -> Iterator[tuple[st
     yield "policy", lambda: _policy(settings)
     if plan_file is not None:
         yield "plan and policy", lambda: _plan(settings, plan_file)
-        yield "records", lambda: _records(settings, plan_file)
+        records = _Records(settings, plan_file)
+        yield "records", records.fit
+        yield "records and policy", records.enough
 
 
 def _certificate(settings: NodeSettings) -> str:
@@ -105,7 +107,8 @@ def _policy(settings: NodeSettings) -> str:
     policy = read_policy(settings.policy).policy
     methods = ", ".join(policy.plans.methods) or "no method"
     most = human_bytes(policy.release.max_bytes)
-    return f"allows {methods}; approval: {policy.plans.approval}; at most {most} a release"
+    floor = policy.plans.min_records
+    return f"allows {methods}; approval: {policy.plans.approval}; from {floor} records on; at most {most} a release"
 
 
 def _plan(settings: NodeSettings, plan_file: Path) -> str:
@@ -114,10 +117,23 @@ def _plan(settings: NodeSettings, plan_file: Path) -> str:
     return f"the policy allows plan {plan.name} ({plan.digest()[:12]})"
 
 
-def _records(settings: NodeSettings, plan_file: Path) -> str:
-    from fedsecure_node.localdata import LocalData
+class _Records:
+    """The node's records, read once for the checks that need them."""
 
-    plan, _ = load_plan(plan_file)
-    lines: list[str] = []
-    LocalData(settings.data, lines.extend)(plan)
-    return "; ".join(lines)
+    def __init__(self, settings: NodeSettings, plan_file: Path) -> None:
+        from fedsecure_node.localdata import LocalData
+
+        self._lines: list[str] = []
+        self._settings, self._plan_file = settings, plan_file
+        self._load = LocalData(settings.data, self._lines.extend)
+
+    def fit(self) -> str:
+        """Whether they fit the plan. Raises ``DataError`` naming what does not."""
+        self._load(load_plan(self._plan_file)[0])
+        return "; ".join(self._lines)
+
+    def enough(self) -> str:
+        """Whether they are as many as the policy asks for. Raises ``PolicyError``."""
+        policy = read_policy(self._settings.policy).policy
+        policy.check_records(len(self._load(load_plan(self._plan_file)[0])))
+        return f"{policy.plans.min_records} or more"

@@ -8,6 +8,7 @@ from typing import Literal
 
 from fedsecure.errors import ConfigError, FedSecureError, PolicyError, RemoteProtocolError
 from fedsecure.plan import Plan
+from fedsecure.policy import Policy
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.approvals import Verdict, consider, standing
 from fedsecure_node.connect import Link
@@ -42,7 +43,8 @@ class PlanDesk:
         self._policy_path = policy_path
         self._load = load_data
         self._told: dict[str, str] = {}
-        self._unfit: dict[str, int | None] = {}
+        #: Plans that the records do not fit: the decision and the policy that this was found under.
+        self._unfit: dict[str, tuple[int | None, Policy | None]] = {}
         #: Why plans were refused or left while this daemon runs, by digest.
         self.failures: dict[str, FedSecureError] = {}
         #: Plans that wait for a person.
@@ -80,8 +82,8 @@ class PlanDesk:
             )
         elif run is not None and run.state == "active" and offered.joined:
             return
-        elif not self._is_over(seen, run):
-            self._join(seen, run, link)
+        elif not self._is_over(seen, judged, run):
+            self._join(seen, judged, run, link)
 
     def _record(self, offered: pb.OfferedPlan, link: Link) -> SeenPlan | None:
         try:
@@ -98,19 +100,22 @@ class PlanDesk:
             self._reporter.say("offered", f"plan {seen.name} ({seen.digest[:12]}) is offered", plan=seen.digest)
         return seen
 
-    def _is_over(self, seen: SeenPlan, run: Run | None) -> bool:
-        """Whether the run ended for this node; one that was left is open again once a person approves it anew."""
-        if seen.digest in self._unfit and self._unfit[seen.digest] == seen.decided_ms:
+    def _is_over(self, seen: SeenPlan, judged: Verdict, run: Run | None) -> bool:
+        """Whether the run ended for this node; one that was left is open again once a person approves it anew, and
+        one that the records did not fit once the policy changes, too."""
+        if self._unfit.get(seen.digest) == (seen.decided_ms, judged.policy):
             return True
         if run is None or run.state == "active":
             return False
         return run.state != "left" or (run.ended_ms or 0) >= (seen.decided_ms or 0)
 
-    def _join(self, seen: SeenPlan, run: Run | None, link: Link) -> None:
+    def _join(self, seen: SeenPlan, judged: Verdict, run: Run | None, link: Link) -> None:
         try:
-            self._load(seen.plan())
+            records = len(self._load(seen.plan()))
+            if judged.policy is not None:
+                judged.policy.check_records(records)
         except Exception as error:
-            self._unfit[seen.digest] = seen.decided_ms
+            self._unfit[seen.digest] = (seen.decided_ms, judged.policy)
             self.failures[seen.digest] = known = as_error(error)
             self._reporter.say("unfit", f"plan {seen.name}: {known}", plan=seen.digest)
             self._refuse(seen.digest, public_reason(known, "checking the data"), link)

@@ -15,6 +15,7 @@ from fedsecure.errors import (
 
 __all__ = ["public_reason"]
 
+_DIVERGED = re.compile(r"^training diverged: tensor ([A-Za-z0-9._-]{1,200}): ")
 _TENSOR = re.compile(r"^tensor ([A-Za-z0-9._-]{1,200}): ")
 _RULE = re.compile(r"^((?:plans|condensation|release|broadcast)\.[a-z_]+): ")
 
@@ -34,6 +35,8 @@ def public_reason(error: Exception, stage: str) -> str:
         return f"{stage}: the privacy budget of the institution's data set does not pay for it"
     if isinstance(error, AuditError):
         return f"{stage}: the membership audit forbids it"
+    if isinstance(error, DataError) and (diverged := _DIVERGED.match(text)):
+        return f"{stage}: training diverged: tensor {diverged.group(1)} is not finite or out of the schema's range"
     tensor = _TENSOR.match(text)
     if isinstance(error, DataError) and tensor:
         return f"{stage}: tensor {tensor.group(1)} is not what the plan's schema allows"

@@ -97,6 +97,7 @@ class ExchangeDesk:
         if release is not None and release.state == "held":
             return self._held(release)
         data = self._load(task.plan)
+        task.policy.policy.check_records(len(data))
         finished = self._store.runs.finished(task.key)
         if finished is None:
             finished = self._compute(task, data, link)

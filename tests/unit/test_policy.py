@@ -73,6 +73,14 @@ def test_averages_need_classes_twice_as_large_as_what_they_use() -> None:
     assert "= 50" in broken[0]
 
 
+def test_too_few_records_take_no_part_and_their_number_is_not_told() -> None:
+    policy().check_records(50)
+    with pytest.raises(PolicyError, match=r"plans.min_records: fewer records than the 50") as caught:
+        policy().check_records(37)
+    assert "37" not in str(caught.value) + caught.value.hint
+    policy(plans={"methods": ["fedaf"], "min_records": 1}).check_records(1)
+
+
 def test_a_policy_may_leave_logits_unbounded_by_word() -> None:
     rules = policy(condensation={"max_logit_clip": "none"})
     assert rules.violations(plan({"logit_clip": "none"})) == []

@@ -43,6 +43,7 @@ format = 1
 [plans]
 methods = ["fedaf", "fedavg"]
 approval = "{approval}"
+min_records = {min_records}
 min_nodes = 1
 shared_randomness = true
 [release]
@@ -51,7 +52,13 @@ max_bytes = {max_bytes}
 [broadcast]
 max_abs_parameter = {max_abs_parameter}
 """
-POLICY_DEFAULTS = {"approval": "rule", "hold": "false", "max_bytes": 10_000_000, "max_abs_parameter": 1000.0}
+POLICY_DEFAULTS = {
+    "approval": "rule",
+    "min_records": 1,
+    "hold": "false",
+    "max_bytes": 10_000_000,
+    "max_abs_parameter": 1000.0,
+}
 
 
 class Script(CoordinatorServicer):
@@ -303,7 +310,7 @@ def site(identities: Path, script: Script, tmp_path: Path) -> Iterator[Site]:
     shutil.copytree(identities / "node", folder)
     text = (folder / "node.toml").read_text().replace("localhost:1", f"localhost:{port}")
     text = text.replace('kind = "folder"\npath = "data"', 'kind = "npz"\npath = "records.npz"')
-    (folder / "node.toml").write_text(text.replace("# threads = 4", "threads = 1"))
+    (folder / "node.toml").write_text(text.replace("threads = 0", "threads = 1"))
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(3), (15, 12, 4)).astype(np.int64)
     save_npz(Dataset(rng.random((31, 1, 8, 8), dtype=np.float32), y, CLASSES), folder / "records.npz")

@@ -308,6 +308,25 @@ def test_records_that_do_not_fit_are_not_described_to_the_coordinator(site, scri
     assert script.refusals[0][1] == "checking the data: the institution's records cannot take part"
 
 
+def test_too_few_records_take_no_part_until_the_policy_says_so(site, script, plan_of):
+    site.policy(min_records=32)
+    script.offer(plan := plan_of())
+    node = site.start()
+    node.until(lambda: script.refusals)
+    assert script.joined == []
+    assert script.refusals == [
+        (plan.digest(), "checking the data: the institution's policy forbids it (rule plans.min_records)")
+    ]
+    site.policy(min_records=31)
+    node.until(lambda: script.joined)
+    site.policy(min_records=32)
+    script.ask(plan)
+    node.until(lambda: len(script.refusals) == 2)
+    node.end()
+    assert script.complete == {}
+    assert kinds(site) == []
+
+
 def test_an_exchange_that_closed_in_the_meantime_is_noted_and_the_run_goes_on(site, script, plan_of, remote_error):
     script.refuse_upload = remote_error("remote")
     script.offer(plan := plan_of())

@@ -30,6 +30,7 @@ format = 1
 [plans]
 methods = ["fedaf", "fedavg"]
 approval = "{approval}"
+min_records = 1
 shared_randomness = true
 [release]
 hold = {hold}

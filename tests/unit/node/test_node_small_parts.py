@@ -41,6 +41,10 @@ def test_pauses_grow_to_a_bound_and_stop_at_once():
     ("error", "told"),
     [
         (DataError("tensor images: values 0..93 outside 0..20"), "tensor images is not what the plan's schema allows"),
+        (
+            DataError("training diverged: tensor model.w: values 93 outside 0..20"),
+            "training diverged: tensor model.w is not finite or out of the schema's range",
+        ),
         (DataError("/data/mueller/17.png: damaged"), "the institution's records cannot take part"),
         (PolicyError("release.max_bytes: this release has 7 bytes"), "forbids it (rule release.max_bytes)"),
         (PolicyError("policy refuses plan x: plans.max_rounds: 5"), "plans.max_rounds: 5"),
