@@ -1,13 +1,9 @@
-"""The vocabulary of a run's rounds: phases, events (what happened), actions (what the driver must do), state."""
+"""The vocabulary of a run's rounds: phases, events (what happened), actions (what the driver must do)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-
-from pydantic import Field
-
-from fedsecure.config import Settings
 
 __all__ = [
     "Abort",
@@ -23,7 +19,6 @@ __all__ = [
     "NodeLeft",
     "OperatorAborted",
     "Phase",
-    "RoundState",
     "ServerUpdated",
     "SetDeadline",
     "StartExchange",
@@ -166,32 +161,3 @@ class Abort:
 
 
 Action = StartExchange | SetDeadline | NameStragglers | Aggregate | Complete | Abort
-
-
-class RoundState(Settings):
-    """All that a run's progress consists of; JSON through ``RoundMachine.snapshot``.
-
-    ``round``, ``exchange`` (an index) and ``attempt`` count from 0. ``cohort``: nodes whose contribution this exchange
-    waits for or has; ``contributed``: node -> digest. ``token``: the deadline of the current phase; ``settle``: the one
-    of an open cohort, while it runs.
-    """
-
-    phase: Phase = Phase.JOINING
-    round: int = Field(0, ge=0)
-    exchange: int = Field(0, ge=0)
-    attempt: int = Field(0, ge=0)
-    present: tuple[str, ...] = ()
-    left: dict[str, str] = {}
-    cohort: tuple[str, ...] = ()
-    contributed: dict[str, str] = {}
-    token: int = Field(0, ge=0)
-    settle: int | None = None
-    last_token: int = Field(0, ge=0)
-    reason: str = ""
-    missing: tuple[str, ...] = ()
-    detail: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more can happen."""
-        return self.phase in (Phase.COMPLETED, Phase.ABORTED)

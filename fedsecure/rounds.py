@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
+from fedsecure.errors import DataError, LocalProtocolError
 from fedsecure.round_events import (
     Abort,
     Action,
@@ -35,12 +35,13 @@ from fedsecure.round_events import (
     NodeLeft,
     OperatorAborted,
     Phase,
-    RoundState,
     ServerUpdated,
     SetDeadline,
     StartExchange,
     UpdateFailed,
 )
+from fedsecure.round_state import RoundState
+from fedsecure.round_transitions import MAX_ATTEMPTS, TRANSITIONS, Transitions
 
 if TYPE_CHECKING:
     from fedsecure.plan import Plan
@@ -72,50 +73,12 @@ __all__ = [
 
 #: Wait after ``min_nodes`` of an open cohort have joined (seconds).
 SETTLE_SECONDS = 5.0
-#: An exchange whose contributions cannot be summed is asked for again, at most this often in all.
-MAX_ATTEMPTS = 3
-
-
-#: (phase, event) -> the method that applies it. What is not here is not possible.
-TRANSITIONS: dict[tuple[Phase, type[Event]], str] = {
-    (Phase.JOINING, NodeJoined): "_joins",
-    (Phase.JOINING, NodeLeft): "_leaves_early",
-    (Phase.JOINING, DeadlinePassed): "_joining_over",
-    (Phase.JOINING, UpdateFailed): "_update_failed",
-    (Phase.JOINING, OperatorAborted): "_operator",
-    (Phase.EXCHANGE, NodeJoined): "_joins",
-    (Phase.EXCHANGE, NodeLeft): "_leaves_exchange",
-    (Phase.EXCHANGE, ContributionAccepted): "_contributes",
-    (Phase.EXCHANGE, DeadlinePassed): "_exchange_over",
-    (Phase.EXCHANGE, UpdateFailed): "_update_failed",
-    (Phase.EXCHANGE, OperatorAborted): "_operator",
-    (Phase.AGGREGATING, NodeJoined): "_joins",
-    (Phase.AGGREGATING, NodeLeft): "_leaves_later",
-    (Phase.AGGREGATING, ContributionAccepted): "_contributes",  # a repeated one; a new one is refused
-    (Phase.AGGREGATING, DeadlinePassed): "_ignored",
-    (Phase.AGGREGATING, ServerUpdated): "_updated",
-    (Phase.AGGREGATING, AttemptFailed): "_attempt_failed",
-    (Phase.AGGREGATING, UpdateFailed): "_update_failed",
-    (Phase.AGGREGATING, OperatorAborted): "_operator",
-    (Phase.COMPLETED, NodeLeft): "_ignored",
-    (Phase.COMPLETED, DeadlinePassed): "_ignored",
-    (Phase.ABORTED, NodeLeft): "_ignored",
-    (Phase.ABORTED, DeadlinePassed): "_ignored",
-}
-
-
-#: Events that a node is to blame for when they come at the wrong time, in words.
-_ASKED_BY_NODES: dict[type[Event], str] = {
-    NodeJoined: "joining",
-    NodeLeft: "leaving",
-    ContributionAccepted: "a contribution",
-}
-_Step = tuple[RoundState, tuple[Action, ...]]
 
 
 class RoundMachine:
-    """The rounds of one run. ``handle`` takes an event and returns what to do; an event that the table below does not
-    name for the phase raises ``LocalProtocolError`` or ``RemoteProtocolError`` and changes nothing."""
+    """The rounds of one run. ``handle`` takes an event and returns what to do; an event that the table of
+    ``fedsecure.round_transitions`` does not name for the phase raises ``LocalProtocolError`` or
+    ``RemoteProtocolError`` and changes nothing."""
 
     def __init__(
         self,
@@ -131,8 +94,10 @@ class RoundMachine:
         if not exchanges or rounds < 1 or min_nodes < 1 or (nodes and len(set(nodes)) < min_nodes):
             raise LocalProtocolError("a run needs an exchange, a round, a node, and at least min_nodes of named nodes")
         self.exchanges, self.rounds, self.min_nodes = tuple(exchanges), rounds, min_nodes
-        self.nodes = tuple(sorted(nodes))
         self._join, self._exchange, self._settle = join_seconds, exchange_seconds, settle_seconds
+        self._transitions = Transitions(
+            self.exchanges, rounds, min_nodes, tuple(sorted(nodes)), exchange_seconds, settle_seconds
+        )
         self.state = RoundState()
 
     @classmethod
@@ -154,33 +119,16 @@ class RoundMachine:
 
     def where(self) -> str:
         """The state in words, for messages and logs."""
-        state = self.state
-        if state.phase is Phase.EXCHANGE:
-            return f"round {state.round}, exchange {self.exchange}, attempt {state.attempt} is open"
-        if state.phase is Phase.AGGREGATING:
-            return f"round {state.round}, exchange {self.exchange} is being aggregated"
-        if state.phase is Phase.ABORTED:
-            return f"the run is ABORTED ({state.reason}: {state.detail})"
-        return "nodes are still joining" if state.phase is Phase.JOINING else "the run is COMPLETED"
+        return self._transitions.where(self.state)
 
     def handle(self, event: Event) -> tuple[Action, ...]:
         """Apply one event. Raises ``RemoteProtocolError`` (a node's fault) or ``LocalProtocolError`` (ours)."""
-        self.state, actions = self._step(event)
+        self.state, actions = self._transitions.step(self.state, event)
         return actions
 
     def check(self, event: Event) -> None:
         """Raise what ``handle`` would raise, and change nothing."""
-        self._step(event)
-
-    def _step(self, event: Event) -> _Step:
-        name = TRANSITIONS.get((self.state.phase, type(event)))
-        if name is None:
-            words = _ASKED_BY_NODES.get(type(event))
-            error = LocalProtocolError if words is None else RemoteProtocolError
-            what = words or type(event).__name__
-            raise error(f"{what} is not possible now: {self.where()}", hint="ask what is open first")
-        step: _Step = getattr(self, name)(self.state, event)
-        return step
+        self._transitions.step(self.state, event)
 
     def pending(self) -> tuple[Action, ...]:
         """What the current phase waits for: the first actions of a new run, and those of a resumed one."""
@@ -210,161 +158,3 @@ class RoundMachine:
                 "saved state of a run does not fit its plan: it names a round or exchange that does not exist"
             )
         self.state = state
-
-    # Transitions: each computes the next state and raises before anything changed -----------------------------------
-    def _joins(self, state: RoundState, event: NodeJoined) -> _Step:
-        if self.nodes and event.node not in self.nodes:
-            raise RemoteProtocolError(
-                f"node {event.node} is not in the plan's cohort", hint=f"the plan names {', '.join(self.nodes)}"
-            )
-        present = tuple(sorted({*state.present, event.node}))
-        left = {n: why for n, why in state.left.items() if n != event.node}
-        return self._maybe_begin(state.model_copy(update={"present": present, "left": left}))
-
-    def _leaves_early(self, state: RoundState, event: NodeLeft) -> _Step:
-        state = self._without(state, event)
-        if self.nodes and len(set(self.nodes) - set(state.left)) < self.min_nodes:
-            return self._short(state, tuple(state.left))
-        if len(state.present) < self.min_nodes:
-            return state.model_copy(update={"settle": None}), ()
-        return self._maybe_begin(state)
-
-    def _maybe_begin(self, state: RoundState) -> _Step:
-        """Leave JOINING if nobody is waited for; arm the settling deadline of an open cohort."""
-        if state.phase is not Phase.JOINING or len(state.present) < self.min_nodes:
-            return state, ()
-        if self.nodes:
-            waited = set(self.nodes) - set(state.present) - set(state.left)
-            return (state, ()) if waited else self._begin(state, 0)
-        if state.settle is not None:
-            return state, ()
-        token = state.last_token + 1
-        settled = state.model_copy(update={"settle": token, "last_token": token})
-        return settled, (SetDeadline(token, self._settle),)
-
-    def _joining_over(self, state: RoundState, event: DeadlinePassed) -> _Step:
-        if not self._in_force(state, event):
-            return state, ()
-        if len(state.present) < self.min_nodes:
-            return self._short(state, tuple(n for n in self.nodes if n not in state.present))
-        return self._begin(state, 0)
-
-    def _contributes(self, state: RoundState, event: ContributionAccepted) -> _Step:
-        if (event.round, event.exchange, event.attempt) != (state.round, self.exchange, state.attempt):
-            raise RemoteProtocolError(
-                f"node {event.node}: contribution to round {event.round}, exchange {event.exchange}, "
-                f"attempt {event.attempt} is not due: {self.where()}",
-                hint="ask for the next work",
-            )
-        known = state.contributed.get(event.node)
-        if known == event.digest:
-            return state, ()
-        if known is not None:
-            raise RemoteProtocolError(
-                f"node {event.node}: another contribution to round {event.round}, {event.exchange} is accepted",
-                hint="a contribution cannot be replaced",
-            )
-        if state.phase is not Phase.EXCHANGE or event.node not in state.cohort:
-            raise RemoteProtocolError(
-                f"node {event.node} is not in the cohort that contributes now: {self.where()}",
-                hint="it comes in at the next round",
-            )
-        contributed = {**state.contributed, event.node: event.digest}
-        return self._maybe_close(state.model_copy(update={"contributed": contributed}))
-
-    def _leaves_exchange(self, state: RoundState, event: NodeLeft) -> _Step:
-        cohort = tuple(n for n in state.cohort if n != event.node or n in state.contributed)
-        shrunk = self._without(state, event).model_copy(update={"cohort": cohort})
-        if len(cohort) < self.min_nodes:
-            return self._short(shrunk, (event.node,))
-        return self._maybe_close(shrunk)
-
-    def _leaves_later(self, state: RoundState, event: NodeLeft) -> _Step:
-        return self._without(state, event), ()
-
-    def _maybe_close(self, state: RoundState) -> _Step:
-        return (state, ()) if len(state.contributed) < len(state.cohort) else self._close(state)
-
-    def _close(self, state: RoundState) -> _Step:
-        contributors = tuple(sorted(state.contributed))
-        action = Aggregate(state.round, self.exchanges[state.exchange], state.attempt, contributors)
-        return state.model_copy(update={"phase": Phase.AGGREGATING}), (action,)
-
-    def _exchange_over(self, state: RoundState, event: DeadlinePassed) -> _Step:
-        if not self._in_force(state, event):
-            return state, ()
-        late = tuple(n for n in state.cohort if n not in state.contributed)
-        named = NameStragglers(state.round, self.exchanges[state.exchange], late)
-        if len(state.contributed) < self.min_nodes:
-            aborted, actions = self._short(state, late)
-            return aborted, (named, *actions)
-        present = tuple(n for n in state.present if n not in late)
-        closed, actions = self._close(
-            state.model_copy(update={"present": present, "cohort": tuple(sorted(state.contributed))})
-        )
-        return closed, (named, *actions)
-
-    def _updated(self, state: RoundState, event: ServerUpdated) -> _Step:
-        if state.exchange + 1 < len(self.exchanges):
-            following = state.model_copy(update={"exchange": state.exchange + 1})
-            cohort = tuple(n for n in sorted(state.contributed) if n in state.present)
-            return self._open(following, cohort, 0)
-        if state.round + 1 < self.rounds:
-            return self._begin(state, state.round + 1)
-        return state.model_copy(update={"phase": Phase.COMPLETED}), (Complete(),)
-
-    def _attempt_failed(self, state: RoundState, event: AttemptFailed) -> _Step:
-        if state.attempt + 1 >= MAX_ATTEMPTS:
-            return self._abort(state, "update", (), f"{MAX_ATTEMPTS} attempts failed, the last: {event.reason}")
-        return self._open(state, tuple(n for n in state.cohort if n in state.present), state.attempt + 1)
-
-    def _update_failed(self, state: RoundState, event: UpdateFailed) -> _Step:
-        return self._abort(state, "update", (), event.reason)
-
-    def _operator(self, state: RoundState, event: OperatorAborted) -> _Step:
-        return self._abort(state, "operator", (), event.reason)
-
-    def _ignored(self, state: RoundState, event: Event) -> _Step:
-        return state, ()
-
-    # Parts ------------------------------------------------------------------------------------------------------------
-    def _begin(self, state: RoundState, round_: int) -> _Step:
-        return self._open(state.model_copy(update={"round": round_, "exchange": 0, "settle": None}), state.present, 0)
-
-    def _open(self, state: RoundState, cohort: tuple[str, ...], attempt: int) -> _Step:
-        if len(cohort) < self.min_nodes:
-            return self._short(state, tuple(n for n in state.contributed if n not in cohort))
-        token = state.last_token + 1
-        opened = state.model_copy(
-            update={
-                "phase": Phase.EXCHANGE,
-                "attempt": attempt,
-                "cohort": cohort,
-                "contributed": {},
-                "token": token,
-                "last_token": token,
-            }
-        )
-        start = StartExchange(opened.round, self.exchanges[opened.exchange], attempt, cohort)
-        return opened, (start, SetDeadline(token, self._exchange))
-
-    def _in_force(self, state: RoundState, event: DeadlinePassed) -> bool:
-        if not 0 <= event.token <= state.last_token:
-            raise LocalProtocolError(f"deadline {event.token} was never set")
-        return event.token in (state.token, state.settle)
-
-    @staticmethod
-    def _without(state: RoundState, event: NodeLeft) -> RoundState:
-        present = tuple(n for n in state.present if n != event.node)
-        return state.model_copy(update={"present": present, "left": {**state.left, event.node: event.reason}})
-
-    def _short(self, state: RoundState, missing: tuple[str, ...]) -> _Step:
-        """The quorum rule: fewer than ``min_nodes`` remain."""
-        who = "; ".join(f"{n} ({state.left[n]})" if n in state.left else n for n in missing)
-        detail = f"fewer than {self.min_nodes} nodes" + (f"; missing: {who}" if who else "")
-        return self._abort(state, "quorum", missing, detail)
-
-    @staticmethod
-    def _abort(state: RoundState, reason: str, missing: tuple[str, ...], detail: str) -> _Step:
-        end = {"phase": Phase.ABORTED, "reason": reason, "missing": tuple(sorted(missing)), "detail": detail}
-        return state.model_copy(update={**end, "settle": None}), (Abort(reason, tuple(sorted(missing)), detail),)

@@ -35,8 +35,10 @@ ALLOWED = {
     "condensation": {"models", "plan", "randomness", "tensors", "method", "data"},
     "methods": {"method", "condensation", "models", "plan", "tensors", "randomness", "data", "privacy"},
     "evaluation": {"data", "models", "plan", "tensors"},
-    "round_events": {"config"},
-    "rounds": {"config", "plan", "round_events"},
+    "round_events": set(),
+    "round_state": {"config", "round_events"},
+    "round_transitions": {"round_events", "round_state"},
+    "rounds": {"plan", "round_events", "round_state", "round_transitions"},
     "simulation": {"data", "evaluation", "method", "methods", "plan", "randomness", "rounds", "tensors"},
     "wire": {"method", "tensors", "crypto"},
 }

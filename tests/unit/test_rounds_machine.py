@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
+from fedsecure.round_transitions import Transitions
 from fedsecure.rounds import (
     MAX_ATTEMPTS,
     TRANSITIONS,
@@ -265,7 +266,7 @@ def test_a_snapshot_of_another_plan_is_refused():
 
 
 def test_every_transition_exists():
-    assert all(callable(getattr(RoundMachine, name)) for name in TRANSITIONS.values())
+    assert all(callable(getattr(Transitions, name)) for name in TRANSITIONS.values())
 
 
 def test_impossible_sizes_are_refused():
