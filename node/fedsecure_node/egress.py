@@ -19,7 +19,7 @@ from fedsecure_node.guarantee import NONE
 from fedsecure_node.institution import CurrentPolicy
 from fedsecure_node.records import Destination, class_counts, release_body
 from fedsecure_node.releaselog import ReleaseLog
-from fedsecure_node.releases import Release, fold, note
+from fedsecure_node.releases import Release, note
 from fedsecure_node.runbook import ExchangeKey, Finished
 from fedsecure_node.store import Store
 
@@ -162,7 +162,7 @@ class Gate:
                 destination=destination, policy_digest=policy.digest, guarantee=NONE, audit=NOT_AUDITED,
             )  # fmt: skip
             record = self._log.append("release", body, only_if=lambda _: None)
-            release = fold([record])[record.seq]
+            release = self._log.releases()[record.seq]
         if release.state == "logged" and (self._hold or policy.policy.release.hold):
             why = "the policy's release.hold" if policy.policy.release.hold else "the daemon's --hold"
             note(self._log, release.number, "held", {"reason": why})
@@ -172,7 +172,7 @@ class Gate:
 
     def find(self, key: ExchangeKey) -> Release | None:
         """The release of a contribution, as the log tells it now."""
-        found = [r for r in fold(self._log.records()).values() if r.key == key]
+        found = [r for r in self._log.releases().values() if r.key == key]
         return found[-1] if found else None
 
     def send(self, release: Release, payload: Payload, uplink: Uplink) -> None:
@@ -193,7 +193,7 @@ class Gate:
         """Releases of a run whose fate is not known yet."""
         return [
             r
-            for r in fold(self._log.records()).values()
+            for r in self._log.releases().values()
             if r.key.plan == plan_digest and r.state in ("logged", "held", "cleared", "sending")
         ]
 
@@ -211,6 +211,6 @@ class Gate:
     def _sent_before(self, key: ExchangeKey) -> int:
         return sum(
             int(r.body["payload"]["bytes"])
-            for r in fold(self._log.records()).values()
+            for r in self._log.releases().values()
             if r.key.plan == key.plan and r.key != key and r.state not in ("refused", "unsent")
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsecure.errors import CertificateError, ReleaseLogError
+from fedsecure.files import faults
 
 __all__ = [
     "GENESIS",
@@ -98,11 +99,13 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A verified log: its records, the length of the complete lines, and an incomplete last line (``b""`` if none)."""
+    """A verified log: its records, the length of the complete lines, an incomplete last line (``b""`` if none), and the
+    last complete one."""
 
     records: tuple[Record, ...]
     length: int
     torn: bytes
+    ending: bytes = b""
 
     @property
     def tip(self) -> tuple[int, str]:
@@ -146,12 +149,12 @@ def parse_line(line: bytes, seq: int, previous: str, check: Verifier) -> Record:
 def scan(data: bytes, check: Verifier) -> Scan:
     """Verify every complete line. Raises ``ReleaseLogError`` naming the first record that is wrong."""
     records: list[Record] = []
-    seq, previous, at = 0, GENESIS, 0
+    seq, previous, at, start = 0, GENESIS, 0, 0
     while (end := data.find(b"\n", at)) >= 0:
         record = parse_line(data[at:end], seq + 1, previous, check)
         records.append(record)
-        seq, previous, at = record.seq, record.hash, end + 1
-    return Scan(tuple(records), at, data[at:])
+        seq, previous, start, at = record.seq, record.hash, at, end + 1
+    return Scan(tuple(records), at, data[at:], data[start:at])
 
 
 def check_head(found: Scan, head: Head | None, check: Verifier) -> None:
@@ -190,9 +193,8 @@ def verify_log(path: Path, head: Head | None, check: Verifier) -> Scan:
 
 def read_log(path: Path) -> bytes:
     """The log's bytes; none when nothing was logged yet."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise ReleaseLogError(f"{path}: cannot be read: {error.strerror}") from None
+    with faults(path, "read"):
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return b""

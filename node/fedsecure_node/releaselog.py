@@ -1,4 +1,8 @@
-"""Appending to the release log: under a lock, durable with its signed head, and repaired after a crash."""
+"""Appending to the release log: under a lock, durable with its signed head, and repaired after a crash.
+
+The whole log is verified when a daemon starts and by every verb that reads it. Between its appends a daemon only looks
+whether file and head are still those that it verified or wrote last; when either is not, it verifies the whole again.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fedsecure.errors import ReleaseLogError
-from fedsecure.files import PRIVATE_FILE, sync_folder, write_durably
+from fedsecure.files import PRIVATE_FILE, exists, faults, sync_folder, write_durably
 from fedsecure.locks import file_lock
 from fedsecure_node.logchain import (
     HEAD_LABEL,
@@ -28,6 +33,7 @@ from fedsecure_node.logchain import (
     scan,
     verify_log,
 )
+from fedsecure_node.releases import Release, advance, fold
 
 __all__ = ["ReleaseLog", "Signer"]
 
@@ -47,6 +53,19 @@ class Signer(Protocol):
     def sign(self, label: str, payload: bytes) -> bytes:
         """Sign under a domain label."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """The log when it was last verified or written: where and how it ends, and every release in brief."""
+
+    seq: int
+    hash: str
+    length: int
+    ending: bytes
+    head: Head | None
+    stamp: tuple[int, ...]
+    releases: dict[int, Release]
 
 
 class ReleaseLog:
@@ -71,6 +90,12 @@ class ReleaseLog:
         self._head = head
         self._set_head = set_head
         self._clock = clock
+        self._verified: _Verified | None = None
+
+    def releases(self) -> Mapping[int, Release]:
+        """Every release in its state, in brief, by number. Raises ``ReleaseLogError``."""
+        with file_lock(self._lock, exclusive=False):
+            return self._current().releases
 
     def recover(self) -> str:
         """Verify the whole log at start and repair what a crash can leave. Returns what was repaired, or ``""``.
@@ -84,6 +109,7 @@ class ReleaseLog:
                 return self._repair(found)
             head = self._head()
             check_head(found, head, self._check)
+            self._verified = self._as_verified(found, head)
             if found.records and (head is None or head.seq < found.tip[0]):
                 self._move_head(*found.tip, found.length)
                 return f"release log: the head now names record {found.tip[0]}, written just before a crash"
@@ -116,56 +142,89 @@ class ReleaseLog:
     def records(self) -> tuple[Record, ...]:
         """All records, verified. Raises ``ReleaseLogError``."""
         with file_lock(self._lock, exclusive=False):
-            return verify_log(self._path, self._head(), self._check).records
-
-    def append(self, kind: str, body: Mapping[str, Any], *, only_if: Callable[[tuple[Record, ...]], None]) -> Record:
-        """Add one record; it and the new head are on the disk on return.
-
-        ``only_if`` sees the verified records under the lock and raises to forbid the append, so that two
-        processes cannot decide the same release differently.
-        """
-        with file_lock(self._lock, exclusive=True):
             head = self._head()
             found = verify_log(self._path, head, self._check)
-            only_if(found.records)
-            seq, previous = found.tip
-            record = {
-                "seq": seq + 1,
-                "prev": previous,
-                "time": self._clock(),
-                "node": self._node,
-                "kind": kind,
-                "body": dict(body),
-            }
-            signed = canonical(record)
-            line = canonical({"record": record, "signature": self._signer.sign(RECORD_LABEL, signed).hex()}) + b"\n"
-            self._write(line, at=found.length)
+            self._verified = self._as_verified(found, head)
+            return found.records
+
+    def append(self, kind: str, body: Mapping[str, Any], *, only_if: Callable[[Mapping[int, Release]], None]) -> Record:
+        """Add one record; it and the new head are on the disk on return.
+
+        ``only_if`` sees the releases under the lock and raises to forbid the append, so that two processes cannot
+        decide the same release differently. Raises ``StoreError`` when the log cannot be written.
+        """
+        with file_lock(self._lock, exclusive=True):
+            known = self._current()
+            only_if(known.releases)
+            fields = {"seq": known.seq + 1, "prev": known.hash, "time": self._clock(), "node": self._node}
+            signed = canonical({**fields, "kind": kind, "body": dict(body)})
+            signature = self._signer.sign(RECORD_LABEL, signed).hex()
+            line = b'{"record":' + signed + b',"signature":"' + signature.encode() + b'"}\n'
             digest = hashlib.sha256(signed).hexdigest()
-            self._move_head(seq + 1, digest, found.length + len(line))
-            return Record(seq + 1, kind, str(record["time"]), self._node, digest, dict(body))
+            record = Record(known.seq + 1, kind, str(fields["time"]), self._node, digest, dict(body))
+            release = advance(known.releases, record)
+            self._verified = None  # until file and head are both on the disk
+            self._write(line, at=known.length)
+            head = self._move_head(record.seq, digest, known.length + len(line))
+            known.releases[release.number] = release.brief()
+            self._verified = replace(
+                known, seq=record.seq, hash=digest, length=head.length, ending=line, head=head, stamp=self._stamp()
+            )
+            return record
+
+    def _current(self) -> _Verified:
+        """The log as it is now, verified: what we know of it when it is still as we left it, else all of it anew."""
+        head = self._head()
+        known = self._verified
+        if known is None or head != known.head or self._stamp() != known.stamp or self._ending(known) != known.ending:
+            known = self._as_verified(verify_log(self._path, head, self._check), head)
+            self._verified = known
+        return known
+
+    def _as_verified(self, found: Scan, head: Head | None) -> _Verified:
+        releases = {number: release.brief() for number, release in fold(found.records).items()}
+        seq, digest = found.tip
+        return _Verified(seq, digest, found.length, found.ending, head, self._stamp(), releases)
+
+    def _stamp(self) -> tuple[int, ...]:
+        """What changes when anybody writes to the file or puts another in its place."""
+        with faults(self._path, "looked at"):
+            try:
+                now = self._path.stat()
+            except FileNotFoundError:
+                return ()
+        return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+    def _ending(self, known: _Verified) -> bytes:
+        if not known.ending:
+            return b""
+        with faults(self._path, "read"), self._path.open("rb") as file:
+            file.seek(known.length - len(known.ending))
+            return file.read()
 
     def _write(self, data: bytes, *, at: int) -> None:
-        fresh = not self._path.exists()
-        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
-        try:
-            done = 0
-            while done < len(data):
-                done += os.pwrite(handle, data[done:], at + done)
-            os.fsync(handle)
-        except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(handle, at)
-            raise ReleaseLogError(
-                f"{self._path}: cannot be written: {error.strerror}", hint="nothing was sent; check the disk"
-            ) from None
-        finally:
-            os.close(handle)
-        if fresh:
-            sync_folder(self._path.parent)
+        fresh = not exists(self._path)
+        with faults(self._path):
+            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+            try:
+                done = 0
+                while done < len(data):
+                    done += os.pwrite(handle, data[done:], at + done)
+                os.fsync(handle)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(handle, at)
+                raise
+            finally:
+                os.close(handle)
+            if fresh:
+                sync_folder(self._path.parent)
 
-    def _move_head(self, seq: int, digest: str, length: int) -> None:
+    def _move_head(self, seq: int, digest: str, length: int) -> Head:
         unsigned = Head(seq, digest, length, "")
-        self._set_head(Head(seq, digest, length, self._signer.sign(HEAD_LABEL, unsigned.signed_bytes()).hex()))
+        head = replace(unsigned, signature=self._signer.sign(HEAD_LABEL, unsigned.signed_bytes()).hex())
+        self._set_head(head)
+        return head
 
 
 def _is_json(data: bytes) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from fedsecure.errors import ConfigError, LocalProtocolError
 from fedsecure_node.logchain import Record
 from fedsecure_node.planbook import MIN_PREFIX
-from fedsecure_node.releaselog import ReleaseLog
 from fedsecure_node.runbook import ExchangeKey
 
-__all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "decide", "find_release", "fold", "note"]
+if TYPE_CHECKING:
+    from fedsecure_node.releaselog import ReleaseLog
+
+__all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "decide", "find_release", "fold", "note"]
 
 #: state -> kinds of records that may follow in it, and the state each leads to. What is absent is refused.
 TRANSITIONS: dict[str, dict[str, str]] = {
@@ -35,6 +37,10 @@ STATE_WORDS = {
     "unsent": "never sent: its exchange ended first",
     "lapsed": "sent in part or whole, without a receipt",
 }
+
+
+#: Fields of a release's record that say which contribution it is.
+_BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,11 @@ class Release:
         body = self.body
         return ExchangeKey(body["plan"]["digest"], body["round"], body["step"], body["attempt"], body["exchange"])
 
+    def brief(self) -> Release:
+        """What a daemon keeps of it in memory: its state, which contribution it is, and of which bytes."""
+        kept = {name: self.body[name] for name in _BRIEF if name in self.body}
+        return replace(self, body=kept, events=())
+
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
         return {
@@ -77,19 +88,20 @@ def fold(records: Iterable[Record]) -> dict[int, Release]:
     """Releases by number, each in the state that the log's records put it in. Raises ``LocalProtocolError``."""
     releases: dict[int, Release] = {}
     for record in records:
-        if record.kind == "release":
-            releases[record.seq] = Release(record.seq, "logged", record.time, record.node, record.hash, record.body)
-            continue
-        number = record.body.get("release")
-        old = releases.get(number) if isinstance(number, int) else None
-        if old is None:
-            raise LocalProtocolError(
-                f"release log, record {record.seq}: speaks of a release {number} that is not there"
-            )
-        releases[old.number] = Release(
-            old.number, _next(old, record.kind), old.time, old.node, old.hash, old.body, (*old.events, record)
-        )
+        now = advance(releases, record)
+        releases[now.number] = now
     return releases
+
+
+def advance(releases: Mapping[int, Release], record: Record) -> Release:
+    """The release that ``record`` begins or speaks of, in the state it then has. Raises ``LocalProtocolError``."""
+    if record.kind == "release":
+        return Release(record.seq, "logged", record.time, record.node, record.hash, record.body)
+    number = record.body.get("release")
+    old = releases.get(number) if isinstance(number, int) else None
+    if old is None:
+        raise LocalProtocolError(f"release log, record {record.seq}: speaks of a release {number} that is not there")
+    return replace(old, state=_next(old, record.kind), events=(*old.events, record))
 
 
 def _next(release: Release, kind: str) -> str:
@@ -133,9 +145,8 @@ def decide(log: ReleaseLog, number: int, *, release: bool, by: str, reason: str)
     return note(log, number, kind, {"by": by, "reason": reason})
 
 
-def _allowed(number: int, kind: str) -> Callable[[tuple[Record, ...]], None]:
-    def check(records: tuple[Record, ...]) -> None:
-        releases = fold(records)
+def _allowed(number: int, kind: str) -> Callable[[Mapping[int, Release]], None]:
+    def check(releases: Mapping[int, Release]) -> None:
         if number not in releases:
             raise ConfigError(f"there is no release {number}", hint="see: fedsecure node releases")
         _next(releases[number], kind)

@@ -20,6 +20,7 @@ from fedsecure_node.egress import Gate
 from fedsecure_node.institution import read_policy
 from fedsecure_node.records import Destination
 from fedsecure_node.releaselog import ReleaseLog
+from fedsecure_node.releases import fold
 from fedsecure_node.runbook import ExchangeKey
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store import Store
@@ -222,7 +223,7 @@ def make_release(node: Node) -> Callable[..., Any]:
         contribution = gate.check(node.plan, node.method, key, payload, node.data.counts(), node.current().policy)
         done = node.store.runs.finish(key, broadcast="b" * 64, payload=payload, before="", local=Tensors(), now_ms=3)
         release = gate.log(node.plan, node.method, done, payload, contribution, node.current(), node.destination)
-        return release, payload
+        return fold(node.log.records())[release.number], payload
 
     return make
 

@@ -42,6 +42,36 @@ def test_a_whole_log_verifies_and_names_the_key(full):
     assert first["seq"] == 1
 
 
+def test_an_append_verifies_the_whole_anew_when_anything_but_itself_wrote(full, reopened, make_release, monkeypatch):
+    """Between its own appends a daemon reads no old record; another hand in the file makes it read them all."""
+    from fedsecure_node import releaselog
+
+    scans = []
+    real = releaselog.verify_log
+    monkeypatch.setattr(releaselog, "verify_log", lambda *a: (scans.append(1), real(*a))[1])
+    daemon, verb = full.log, reopened()
+    make_release(round_=3)
+    scans.clear()
+    daemon.append("refused", {"release": 7}, only_if=lambda releases: None)
+    assert scans == []
+    note(verb, 9, "sending")
+    assert scans == [1]
+    note(daemon, 9, "acknowledged")  # the verb wrote: all is read again, and the verb's record counts
+    assert scans == [1, 1]
+    path = full.store.log_path
+    good = path.read_bytes()
+    path.write_bytes(good[:200] + bytes([good[200] ^ 1]) + good[201:])
+    with pytest.raises(ReleaseLogError):
+        daemon.releases()
+    assert scans == [1, 1, 1]
+    path.write_bytes(good)
+    assert daemon.releases()[9].state == "acknowledged"
+    old = full.store.head()
+    make_release("statistics", 1)
+    full.store.set_head(old)
+    assert len(daemon.releases()) == 5  # one record beyond the head is what a crash leaves
+
+
 def test_an_empty_log_verifies(node):
     assert verify(node).records == ()
 
