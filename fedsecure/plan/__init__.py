@@ -15,6 +15,7 @@ from fedsecure.errors import RemoteProtocolError
 from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings
 from fedsecure.plan.models import ModelSettings
 from fedsecure.plan.presets import preset_settings
+from fedsecure.plan.size import check_size
 from fedsecure.plan.task import ImageTask, Task
 
 __all__ = ["Cohort", "Deadlines", "Plan", "load_plan"]
@@ -77,6 +78,7 @@ class Plan(Settings):
             and not isinstance(self.task, ImageTask)
         ):
             raise ValueError("method.augment 'dsa' needs images (allowed for a table: 'none')")
+        check_size(self)
         return self
 
     def canonical(self) -> bytes:

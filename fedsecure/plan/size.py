@@ -1,0 +1,100 @@
+"""How large a plan's model and releases can become, from its settings alone.
+
+Each number can be within its own bound while their product is not, and a coordinator or node that believed it would
+fill its memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, assert_never
+
+from fedsecure.plan.methods import CondensationSettings, FedAFSettings
+from fedsecure.plan.models import ConvNetSettings, MLPSettings, ResNetSettings
+from fedsecure.plan.task import ImageTask
+
+if TYPE_CHECKING:
+    from fedsecure.plan import Plan
+    from fedsecure.plan.task import TableTask
+
+__all__ = ["MAX_PARAMETERS", "MAX_RELEASE_BYTES", "check_size", "parameter_count", "release_bytes"]
+
+#: Parameters of the largest model: 800 MB of float32, over ten times a ResNet-18.
+MAX_PARAMETERS = 200_000_000
+#: Bytes of the largest contribution of one node.
+MAX_RELEASE_BYTES = 1 << 30
+
+
+def parameter_count(model: ConvNetSettings | ResNetSettings | MLPSettings, task: ImageTask | TableTask) -> int:
+    """Trainable parameters of the network that ``model`` names, for ``task``; equal to the built network's."""
+    match model:
+        case MLPSettings():
+            sizes = (_product(task.feature_shape), *model.hidden)
+            inner = sum(a * b + b + 2 * b for a, b in itertools.pairwise(sizes))  # linear, layer norm
+            return inner + (sizes[-1] + 1) * len(task.classes)
+        case ConvNetSettings():
+            return _convnet(model, task)
+        case ResNetSettings():
+            return _resnet(model, task)
+        case _:
+            assert_never(model)
+
+
+def _product(numbers: tuple[int, ...]) -> int:
+    total = 1
+    for number in numbers:
+        total *= number
+    return total
+
+
+def _convnet(model: ConvNetSettings, task: ImageTask | TableTask) -> int:
+    channels, height, width = _image_shape(task)
+    grown = 4 if channels == 1 and min(height, width) == 28 else 0
+    height, width = height + grown, width + grown
+    total, maps = 0, channels
+    for _ in range(model.depth):
+        total += maps * model.width * 9 + model.width + 2 * model.width  # convolution, norm
+        maps, height, width = model.width, height // 2, width // 2
+    return total + (maps * height * width + 1) * len(task.classes)
+
+
+def _resnet(model: ResNetSettings, task: ImageTask | TableTask) -> int:
+    channels, height, width = _image_shape(task)
+    kernel = 9 if max(height, width) <= 64 else 49
+    total, maps = channels * model.width * kernel + 2 * model.width, model.width
+    for stage, count in enumerate(model.blocks):
+        out = model.width * 2**stage
+        for position in range(count):
+            total += maps * out * 9 + out * out * 9 + 4 * out
+            if maps != out or (stage > 0 and position == 0):
+                total += maps * out + 2 * out  # the shortcut's projection
+            maps = out
+    return total + (maps + 1) * len(task.classes)
+
+
+def _image_shape(task: ImageTask | TableTask) -> tuple[int, int, int]:
+    if not isinstance(task, ImageTask):
+        raise ValueError("this model needs images (allowed for a table: 'mlp')")  # noqa: TRY004 - pydantic makes a line of it
+    return task.shape
+
+
+def release_bytes(plan: Plan) -> int:
+    """Bytes of the largest contribution that a node can make to one exchange, headers not counted."""
+    if not isinstance(plan.method, CondensationSettings):
+        return 4 * parameter_count(plan.model, plan.task)
+    classes = len(plan.task.classes)
+    images = classes * plan.method.ipc * (4 * _product(plan.task.feature_shape) + 8)
+    statistics = 8 * classes * (classes + 1) if isinstance(plan.method, FedAFSettings) else 0
+    return images + statistics
+
+
+def check_size(plan: Plan) -> None:
+    """Raise ``ValueError`` when the model or a release could be larger than the bounds of this module."""
+    parameters = parameter_count(plan.model, plan.task)
+    if parameters > MAX_PARAMETERS:
+        raise ValueError(f"model: {parameters:,} parameters (allowed: <= {MAX_PARAMETERS:,}); lower its width or depth")
+    if (size := release_bytes(plan)) > MAX_RELEASE_BYTES:
+        raise ValueError(
+            f"a release of one node could have {size:,} bytes (allowed: <= {MAX_RELEASE_BYTES:,}); "
+            "lower method.ipc, the shape or the number of classes"
+        )

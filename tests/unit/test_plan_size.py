@@ -1,0 +1,59 @@
+"""Sizes are computed from settings as the networks really have them, and products beyond bounds are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedsecure.config import validate
+from fedsecure.errors import ConfigError
+from fedsecure.methods import build_method
+from fedsecure.models import build_model
+from fedsecure.plan import Plan
+from fedsecure.plan.size import parameter_count, release_bytes
+
+IMAGE = {"kind": "image", "classes": ["a", "b", "c"], "shape": [1, 28, 28]}
+TABLE = {
+    "kind": "table",
+    "classes": ["a", "b"],
+    "columns": [{"kind": "numeric", "name": "x", "low": 0, "high": 1, "mean": 0, "std": 1}],
+}
+
+
+def plan(task: dict[str, Any], model: dict[str, Any], method: dict[str, Any] | None = None) -> Plan:
+    raw = {"format": 1, "name": "p", "rounds": 1, "task": task, "model": model}
+    return validate(Plan, {**raw, "method": method or {"name": "fedaf"}}, "plan")
+
+
+MODELS = [
+    (IMAGE, {"name": "convnet", "depth": 3, "width": 128}),
+    ({**IMAGE, "shape": [3, 32, 32]}, {"name": "convnet", "depth": 2, "width": 7}),
+    ({**IMAGE, "shape": [2, 33, 20]}, {"name": "convnet", "depth": 4, "width": 5}),
+    (IMAGE, {"name": "resnet", "blocks": [1, 1, 1], "width": 16, "groups": 8}),
+    ({**IMAGE, "shape": [3, 96, 80]}, {"name": "resnet", "blocks": [2, 1], "width": 8, "groups": 2}),
+    (IMAGE, {"name": "mlp", "hidden": [16, 4]}),
+    (TABLE, {"name": "mlp", "hidden": [3]}),
+]
+
+
+@pytest.mark.parametrize(("task", "model"), MODELS)
+def test_parameters_are_those_of_the_built_network(task: dict[str, Any], model: dict[str, Any]) -> None:
+    made = plan(task, model)
+    network = build_model(made.model, made.task, 0)
+    assert parameter_count(made.model, made.task) == sum(p.numel() for p in network.parameters())
+
+
+@pytest.mark.parametrize("method", [{"name": "fedaf"}, {"name": "feddm"}, {"name": "fedavg", "local_epochs": 1}])
+def test_no_schema_allows_more_than_the_computed_release(method: dict[str, Any]) -> None:
+    made = plan(IMAGE, {"name": "convnet"}, method)
+    built = build_method(made)
+    assert max(built.schema(e).max_nbytes for e in built.exchanges) <= release_bytes(made) + 64
+
+
+def test_products_beyond_bounds_are_refused() -> None:
+    huge = {"kind": "image", "classes": [str(i) for i in range(10)], "shape": [4, 1024, 1024]}
+    with pytest.raises(ConfigError, match=r"model: [0-9,]+ parameters \(allowed: <= 200,000,000\)"):
+        plan(huge, {"name": "convnet", "depth": 2, "width": 4096})
+    with pytest.raises(ConfigError, match=r"a release of one node could have [0-9,]+ bytes"):
+        plan(huge, {"name": "convnet", "depth": 8, "width": 4}, {"name": "fedaf", "ipc": 10_000})
