@@ -42,7 +42,7 @@ def _bounds(metadata: tuple[Any, ...]) -> list[str]:
         "max_length": "length <=",
     }
     found = []
-    for item in (part for item in metadata for part in (item, *getattr(item, "metadata", ()))):
+    for item in (part for whole in metadata for part in (whole, *getattr(whole, "metadata", ()))):
         for name, sign in signs.items():
             value = getattr(item, name, None)
             if value is not None:

@@ -8,7 +8,8 @@ import typer
 
 from fedsecure import __version__
 from fedsecure.commands.output import fail
-from fedsecure.errors import FedSecureError
+from fedsecure.errors import FedSecureError, StoreError
+from fedsecure.files import shown
 
 __all__ = ["app", "main"]
 
@@ -63,6 +64,10 @@ def run(arguments: list[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except FedSecureError as error:
         return fail(error)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return fail(StoreError(f"{shown(str(error.filename))}: {error.strerror}", hint="check the path and the disk"))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         return 130

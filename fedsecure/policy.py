@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fedsecure.config import Settings, load_toml, validate
 from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.files import exists
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
 
@@ -139,11 +140,11 @@ class Policy(Settings):
 def load_policy(path: Path) -> Policy:
     """Read ``policy.toml``. Raises ``PolicyError`` when it is absent (no policy, no run), ``ConfigError`` when it
     is wrong."""
-    if not path.exists():
-        raise PolicyError(
-            f"{path}: no policy, so nothing is allowed", hint="write policy.toml; see policy.example.toml"
-        )
     try:
+        if not exists(path, ConfigError):
+            raise PolicyError(
+                f"{path}: no policy, so nothing is allowed", hint="write policy.toml; see policy.example.toml"
+            )
         return validate(Policy, load_toml(path), str(path))
     except ConfigError as error:
         raise ConfigError(str(error), hint="until it is right, nothing is allowed") from None

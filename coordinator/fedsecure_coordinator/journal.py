@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsecure.errors import StoreError
+from fedsecure.files import PRIVATE_FILE, faults
 
 __all__ = ["JOURNAL_NAME", "Journal", "RunRow", "Submission"]
 
@@ -110,10 +111,11 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock, self._depth = path, threading.RLock(), 0
+        with faults(path, "opened"):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        except (OSError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
             raise StoreError(f"{path}: cannot be opened: {error}", hint="check the store's permissions") from None
         try:
             with self._guard():

@@ -83,10 +83,10 @@ class Uploads:
         try:
             decode_payload(data, key, schema)
         except BaseException:
-            place.unlink(missing_ok=True)
+            _forget(place)
             raise
         self._desk.accept(slot, data, key.SerializeToString(deterministic=True))
-        place.unlink(missing_ok=True)
+        _forget(place)
         return stored, True
 
     def discard(self, digest: str) -> None:
@@ -112,9 +112,10 @@ class Uploads:
         folder = private_folder(self._folder / slot.digest)
         prefix = _name(slot.round, slot.exchange, slot.attempt, slot.node)
         place = folder / f"{prefix}-{_name(key.payload_digest, key.summed_bytes, key.released_bytes)}"
-        for other in folder.glob(f"{prefix}-*"):
-            if other != place:
-                other.unlink(missing_ok=True)
+        with faults(folder, "read"):
+            for other in folder.glob(f"{prefix}-*"):
+                if other != place:
+                    other.unlink(missing_ok=True)
         return place
 
     def _append(self, slot: Slot, place: Path, offset: int, pieces: Iterable[bytes], declared: int) -> int:
@@ -156,6 +157,11 @@ def _appending(place: Path) -> Iterator[int]:
                 sync_folder(place.parent)
             finally:
                 os.close(handle)
+
+
+def _forget(place: Path) -> None:
+    with faults(place, "removed"):
+        place.unlink(missing_ok=True)
 
 
 def _durable_length(place: Path) -> int:

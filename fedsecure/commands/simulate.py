@@ -153,15 +153,20 @@ def _write(path: Path, data: bytes) -> None:
 
 def _resume(simulator: Simulator, counts: Counts, out: Path) -> list[dict[str, Any]]:
     """Take up a checkpoint of this plan over the same class counts; where there is none, start anew."""
+    from fedsecure.files import exists, faults
     from fedsecure.tensors import Tensors
 
+    saved = [out / name for name in ("checkpoint.json", "checkpoint.safetensors")]
+    if not all(exists(path, ConfigError) for path in saved):
+        return []
+    with faults(saved[0], "read", ConfigError):
+        state, blob = (path.read_bytes() for path in saved)
     try:
-        checkpoint = json.loads((out / "checkpoint.json").read_bytes())
-        tensors = Tensors.from_bytes((out / "checkpoint.safetensors").read_bytes())
+        checkpoint, tensors = json.loads(state), Tensors.from_bytes(blob)
         expected = (simulator.plan.digest(), tensors.digest(), counts)
         if (checkpoint["plan_digest"], checkpoint["tensors"], checkpoint["class_counts"]) != expected:
             return []
         simulator.resume(tensors, checkpoint["machine"])
         return list(checkpoint["rounds"])
-    except (OSError, ValueError, KeyError, TypeError, DataError):
+    except (ValueError, KeyError, TypeError, DataError):
         return []

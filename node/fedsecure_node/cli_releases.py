@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.errors import ConfigError
 from fedsecure_node.cli_options import DirOption
 
 if TYPE_CHECKING:
@@ -130,10 +131,11 @@ def verify_log(
     """Verify the release log and the bytes of every release: offline, changing nothing. DIR may also be a copied
     store."""
     from fedsecure.crypto.signatures import load_public_identity
+    from fedsecure.files import exists
     from fedsecure_node.settings import CONFIG_NAME, load_settings
     from fedsecure_node.verification import verify_store
 
-    if (folder / CONFIG_NAME).exists():
+    if exists(folder / CONFIG_NAME, ConfigError):
         settings = load_settings(folder)
         store, key = settings.store, identity or settings.identity.with_suffix(".pub")
     else:

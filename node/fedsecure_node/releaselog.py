@@ -134,7 +134,7 @@ class ReleaseLog:
             raise log_fault(seq + 1, f"{len(torn)} bytes at the end of the log are not the beginning of a record")
         aside = self._path.with_name(f"{self._path.name}.torn-{seq + 1}")
         write_durably(aside, torn)
-        with self._path.open("r+b") as file:
+        with faults(self._path), self._path.open("r+b") as file:
             file.truncate(found.length)
             os.fsync(file.fileno())
         return f"release log: {len(torn)} bytes of a record that a crash cut short were moved to {aside.name}"

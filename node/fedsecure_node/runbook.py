@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsecure.errors import ConfigError, RemoteProtocolError
-from fedsecure.files import private_folder, write_durably
+from fedsecure.files import faults, private_folder, write_durably
 from fedsecure.rounds import MAX_ATTEMPTS
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
@@ -190,9 +190,10 @@ class RunBook:
             " WHERE l.digest = e.digest AND (l.round > e.round OR (l.round = e.round AND l.step > e.step)))"
         ):
             kept.add(row["local_before"])
-        for path in self._local.glob("*.safetensors"):
-            if path.stem not in kept:
-                path.unlink(missing_ok=True)
+        with faults(self._local, "cleaned"):
+            for path in self._local.glob("*.safetensors"):
+                if path.stem not in kept:
+                    path.unlink(missing_ok=True)
 
 
 def _run(row: sqlite3.Row) -> Run:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from fedsecure.errors import ConfigError
-from fedsecure.files import exists, private_folder, remove_unfinished, write_durably
+from fedsecure.files import exists, faults, private_folder, remove_unfinished, write_durably
 from fedsecure_node.database import Database
 from fedsecure_node.logchain import Head
 from fedsecure_node.planbook import PlanBook
@@ -61,7 +61,9 @@ class Store:
 
     def clean(self) -> None:
         """Remove what a crash left half written. Only for the one daemon of this store."""
-        for folder in (self.folder, *(p for p in self.folder.iterdir() if p.is_dir())):
+        with faults(self.folder, "read"):
+            inner = [path for path in self.folder.iterdir() if path.is_dir()]
+        for folder in (self.folder, *inner):
             remove_unfinished(folder)
 
     def close(self) -> None:

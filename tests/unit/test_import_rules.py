@@ -29,7 +29,7 @@ ALLOWED = {
     "daemon_settings": {"config", "crypto", "data", "files"},
     "method": {"tensors", "data"},
     "plan": {"config", "data"},
-    "policy": {"config", "plan"},
+    "policy": {"config", "files", "plan"},
     "data": {"config", "files", "plan", "randomness", "tensors"},
     "models": {"plan", "tensors", "method", "randomness"},
     "condensation": {"models", "plan", "randomness", "tensors", "method", "data"},
