@@ -7,7 +7,7 @@ import re
 
 from pydantic import Field
 
-from fedsecure.config import Settings
+from fedsecure.config import Settings, named_pattern
 from fedsecure.errors import ConfigError
 
 __all__ = ["ComputeSettings", "choose_device", "keep_freed_memory", "prepare", "set_threads"]
@@ -20,7 +20,7 @@ class ComputeSettings(Settings):
     """Where this side computes. `auto` takes a GPU when there is one. `threads`: CPU threads, 0 for PyTorch's own
     choice; results are bit-equal only for equal devices and thread counts."""
 
-    device: str = Field("auto", pattern=DEVICE)
+    device: str = Field("auto", pattern=named_pattern(DEVICE, "a device: auto, cpu, mps, cuda or cuda:N"))
     threads: int = Field(0, ge=0, le=1024)
 
     def apply(self) -> str:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedsecure.errors import ConfigError
 
-__all__ = ["Settings", "canonical_json", "load_toml", "validate"]
+__all__ = ["Settings", "canonical_json", "load_toml", "named_pattern", "validate"]
 
 #: No configuration file of ours comes near this size (bytes).
 MAX_CONFIG_BYTES = 1 << 20
@@ -63,9 +63,28 @@ def validate(model: type[S], raw: Mapping[str, Any] | bytes, where: str) -> S:
     try:
         return model.model_validate_json(text)
     except pydantic.ValidationError as error:
-        faults = _distinct(_describe(item, model) for item in error.errors(include_url=False))
-        hint = "run the command with --help, or see the example file" if len(faults) > 3 else ""
+        items = error.errors(include_url=False)
+        faults = _distinct(_describe(item, model) for item in items if not _follows_from_another(item, items))
+        hint = (
+            "start from an example: `fedsecure plan example`, or the example file beside it" if len(faults) > 3 else ""
+        )
         raise ConfigError(f"{where}: " + "; ".join(faults), hint=hint) from None
+
+
+def _follows_from_another(item: Any, items: list[Any]) -> bool:
+    """Whether a list is "too short" only because its entries, which have faults of their own, were not counted."""
+    deeper = [other for other in items if len(other["loc"]) > len(item["loc"])]
+    return item["type"] == "too_short" and any(o["loc"][: len(item["loc"])] == item["loc"] for o in deeper)
+
+
+#: pattern -> the same in words, for messages.
+_PATTERN_WORDS: dict[str, str] = {}
+
+
+def named_pattern(pattern: str, words: str) -> str:
+    """``pattern`` itself, after noting what it means in words: people are shown those, never the expression."""
+    _PATTERN_WORDS[pattern] = words
+    return pattern
 
 
 def _distinct(items: Iterable[str]) -> list[str]:
@@ -95,6 +114,16 @@ def _describe(item: Any, model: type[BaseModel]) -> str:
         if kind == "union_tag_not_found":
             return f"{key}: needs the key {discriminator}{expected}"
         return f"{key}.{discriminator}: {ctx.get('tag')!r} is not known{expected}"
+    if kind == "string_pattern_mismatch":
+        words = _PATTERN_WORDS.get(str(ctx.get("pattern")), "has characters that are not allowed here")
+        return (
+            f"{key}: {given} is not {words}" if str(ctx.get("pattern")) in _PATTERN_WORDS else f"{key}: {given} {words}"
+        )
+    if kind in ("too_short", "too_long", "string_too_short", "string_too_long"):
+        word = "characters" if kind.startswith("string") else "entries"
+        limit = ctx.get("min_length", ctx.get("max_length"))
+        amount, sign = ("few", ">=") if "short" in kind else ("many", "<=")
+        return f"{key}: has too {amount} {word} (allowed: {sign} {limit})"
     if kind == "value_error":
         return f"{key}: {ctx.get('error')}" if item["loc"] else str(ctx.get("error"))
     message = str(item["msg"]).removeprefix("Input should be ").removeprefix("a valid ")

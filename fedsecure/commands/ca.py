@@ -102,6 +102,8 @@ def sign(
     if not is_folder(out.parent, ConfigError):
         raise ConfigError(f"{out.parent}: no such folder", hint="make it first, or give another name with --out")
     identity = _show_request(csr, csr_pem, on_stderr=as_json)
+    now = datetime.now(UTC)
+    authority.check_request(folder, csr_pem, role=identity.role, name=identity.name, days=days, now=now, renew=renew)
     _confirm_request(csr, csr_pem, expect_fingerprint)
     pem = authority.sign_request(
         folder,
@@ -110,7 +112,7 @@ def sign(
         name=identity.name,
         days=days,
         passphrase=_passphrase(folder, passphrase_file),
-        now=datetime.now(UTC),
+        now=now,
         renew=renew,
     )
     write_public(out, pem)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedsecure.errors import FedSecureError
+from fedsecure.errors import FedSecureError, StoreError
 
 __all__ = ["JsonOption", "emit_json", "fail", "say"]
 
@@ -16,13 +16,18 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 def say(text: str = "") -> None:
-    """One line of result on stdout."""
-    typer.echo(text)
+    """One line of result on stdout. Raises ``StoreError`` when it cannot be written (a full disk behind it)."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StoreError(f"standard output: {error.strerror}", hint="free space, or write elsewhere") from None
 
 
 def emit_json(value: Any) -> None:
-    """Strict JSON (no NaN) on stdout, keys in the order given."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """Strict JSON (no NaN) on stdout, keys in the order given. Raises as ``say``."""
+    say(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def fail(error: FedSecureError) -> int:

@@ -45,6 +45,7 @@ __all__ = [
     "CRL",
     "Authority",
     "IssuedCertificate",
+    "check_request",
     "init_ca",
     "key_is_encrypted",
     "list_certificates",
@@ -127,18 +128,11 @@ def sign_request(
     a certificate of that name is live a second one needs ``renew``; the first stays valid until its end. The register
     is durable before the certificate is returned. Raises ``ConfigError`` (lifetime) or ``CertificateError``.
     """
-    what = "certificate request"
-    if not 1 <= days <= MAX_LEAF_DAYS:
-        raise ConfigError(f"a certificate for {days} days (allowed: 1 to {MAX_LEAF_DAYS})")
     with locked(folder):
         index = read_index(folder)
         due = Identity(index.federation, role, name)
-        request = load_request(csr_pem, what)
-        public_key = ec_public_key(request, what)
-        _check_request(request, due, what)
+        request, public_key = _admit(index, csr_pem, due, days=days, now=now, renew=renew)
         ca, ca_key = _open(folder, index, passphrase, now)
-        _check_key(index, key_fingerprint(public_key), due, what)
-        _check_second(index, due, renew, now)
         begin = _whole(now)
         end = begin + timedelta(days=days)
         if end > ca.not_valid_after_utc:
@@ -150,6 +144,29 @@ def sign_request(
         begin = max(begin - BACKDATE, ca.not_valid_before_utc)
         leaf = build_leaf(ca, ca_key, public_key, due, stated_hosts(request), begin=begin, end=end)
         return _record(folder, index, leaf, due)
+
+
+def check_request(
+    folder: Path, csr_pem: bytes, *, role: str, name: str, days: int, now: datetime, renew: bool = False
+) -> None:
+    """Everything that ``sign_request`` checks before it needs the passphrase. Raises as it does; changes nothing."""
+    index = read_index(folder)
+    _admit(index, csr_pem, Identity(index.federation, role, name), days=days, now=now, renew=renew)
+
+
+def _admit(
+    index: Index, csr_pem: bytes, due: Identity, *, days: int, now: datetime, renew: bool
+) -> tuple[x509.CertificateSigningRequest, ec.EllipticCurvePublicKey]:
+    """The request and its key, once they may be certified for ``due``."""
+    what = "certificate request"
+    if not 1 <= days <= MAX_LEAF_DAYS:
+        raise ConfigError(f"a certificate for {days} days (allowed: 1 to {MAX_LEAF_DAYS})")
+    request = load_request(csr_pem, what)
+    public_key = ec_public_key(request, what)
+    _check_request(request, due, what)
+    _check_key(index, key_fingerprint(public_key), due, what)
+    _check_second(index, due, renew, now)
+    return request, public_key
 
 
 def revoke(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedsecure.config import Settings
+from fedsecure.config import Settings, named_pattern
 from fedsecure.errors import ConfigError
 
 __all__ = [
@@ -69,7 +69,12 @@ class CsvSource(_Source):
     columns: dict[str, str] = {}
     levels: dict[str, dict[str, str]] = {}
     missing: tuple[str, ...] = ("", "?", "NA", "NaN", "nan", "null")
-    delimiter: str = Field(",", min_length=1, max_length=1, pattern=r'^[^"\r\n\x00]$')
+    delimiter: str = Field(
+        ",",
+        min_length=1,
+        max_length=1,
+        pattern=named_pattern(r'^[^"\r\n\x00]$', "one character that separates columns"),
+    )
     encoding: str = "utf-8-sig"
     decimal: Literal[".", ","] = "."
 

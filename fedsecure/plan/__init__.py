@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedsecure.config import Settings, canonical_json, load_toml, validate
+from fedsecure.config import Settings, canonical_json, load_toml, named_pattern, validate
 from fedsecure.data.settings import Simulation, anchored_source
 from fedsecure.errors import RemoteProtocolError
 from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings
@@ -21,7 +21,8 @@ from fedsecure.plan.task import ImageTask, Task
 __all__ = ["Cohort", "Deadlines", "Plan", "load_plan"]
 
 NODE_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-NodeId = Annotated[str, Field(pattern=NODE_ID)]
+NODE_ID_WORDS = "a node id: lower-case letters, digits and inner hyphens, at most 63"
+NodeId = Annotated[str, Field(pattern=named_pattern(NODE_ID, NODE_ID_WORDS))]
 
 
 class Cohort(Settings):
@@ -52,7 +53,12 @@ class Plan(Settings):
     """The immutable description of a run. Construct with ``load_plan`` or ``Plan.from_wire``."""
 
     format: Literal[1]
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")
+    name: str = Field(
+        pattern=named_pattern(
+            r"^[a-z0-9][a-z0-9._-]{0,99}$",
+            "a plan's name: lower-case letters, digits and ._- after the first, at most 100",
+        )
+    )
     preset: Literal["protective", "paper"] = "protective"
     seed: int = Field(0, ge=0, lt=2**53)
     rounds: int = Field(ge=1, le=100_000)

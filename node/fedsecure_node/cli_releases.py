@@ -92,33 +92,26 @@ def refuse(
 
 
 def preview(
-    release_id: IdArgument,
+    release_id: Annotated[
+        str, typer.Argument(metavar="RELEASE", help="Its number, at least 8 digits of its SHA-256, or all.")
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")],
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Show what a release holds: a contact sheet of condensed images (PNG) and a page (HTML)."""
-    from fedsecure.tensors import Tensors
-    from fedsecure_node.assemble import open_log
-    from fedsecure_node.files import read_digest_named
-    from fedsecure_node.preview import make_preview, write_preview
-    from fedsecure_node.releases import find_release, fold
-    from fedsecure_node.settings import load_settings
-    from fedsecure_node.store import Store
+    from fedsecure_node.previews import preview_releases
 
-    settings = load_settings(folder)
-    with Store(settings.store, create=False) as store:
-        found = find_release(fold(open_log(store, settings).records()), release_id)
-        plan = store.plans.get(found.key.plan).plan()
-        data = read_digest_named(store.runs.payload_path(found.payload), found.payload, "release")
-    cut = int(found.body["payload"]["summed_bytes"])
-    made = make_preview(found, plan, Tensors.from_bytes(data[:cut]), Tensors.from_bytes(data[cut:]))
-    written = write_preview(made, out, found.number)
+    written = preview_releases(folder, release_id, out)
     if as_json:
-        emit_json({"release": found.number, **{kind: str(path) for kind, path in written.items()}})
+        shown = [{"release": n, **{kind: str(path) for kind, path in files.items()}} for n, files in written.items()]
+        emit_json({"releases": shown} if release_id == "all" else shown[0])
         return
-    for path in written.values():
-        say(str(path))
+    for files in written.values():
+        for path in files.values():
+            say(str(path))
+    if not written:
+        say("nothing was released")
 
 
 def verify_log(

@@ -144,6 +144,9 @@ def test_table_features_are_counted(tmp_path: Path) -> None:
         ("[task]", "[cohort]\nnodes = ['a']\n[task]", "1 nodes are named but min_nodes is 3"),
         ("[task]", "[cohort]\nnodes = ['A/b', 'b', 'c']\n[task]", "cohort.nodes.0"),
         ("shape = [1, 8, 8]", "shape = [1, 8]", "task.shape"),
+        ('name = "p"', 'name = "Heart digits"', "name: 'Heart digits' is not a plan's name: lower-case letters"),
+        ('classes = ["0", "1"]', 'classes = ["0"]', "task.classes: has too few entries (allowed: >= 2)"),
+        ("[task]", "[cohort]\nnodes = ['A/b', 'b', 'c']\n[task]", "cohort.nodes.0: 'A/b' is not a node id: lower-case"),
         ("[model]", "[model", "not valid TOML"),
     ],
 )

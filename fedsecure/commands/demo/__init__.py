@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,10 +49,10 @@ def demo(
     out by Dirichlet(0.1), runs the real daemons on 127.0.0.1, and compares the method with FedAvg over the same
     rounds. Nothing is downloaded.
     """
-    from fedsecure.commands.demo.report import collect, print_report
+    from fedsecure.commands.demo.report import collect, print_report, save
 
     started = time.monotonic()
-    tell = (lambda text="": None) if json_output else say
+    tell = partial(typer.echo, err=True) if json_output else say
     root = _fresh_folder(out)
     plans, data, test = _prepare(method, nodes, root)
     federation = _run(root, plans, data, test, tell)
@@ -59,26 +60,33 @@ def demo(
     if not keep:
         _drop_secrets(federation.root, federation.nodes)
     result["seconds"] = round(time.monotonic() - started, 1)
+    save(result, federation.root / "result.json")
     if json_output:
         emit_json(result)
-    else:
-        print_report(result)
+        return
+    print_report(result)
+    if keep:
+        say("Kept. To start the daemons again, each in a terminal of its own:")
+        for role, folder in [("coordinator", federation.coordinator), *(("node", federation.node(n)) for n in data)]:
+            say(f"  fedsecure {role} run --dir {folder}")
 
 
 def _fresh_folder(out: Path) -> Path:
     """An empty folder. Raises ``ConfigError`` when ``out`` holds anything but an earlier demonstration."""
+    from fedsecure.files import faults
+
     root = out.resolve()
-    if root.exists() and not root.is_dir():
-        raise ConfigError(f"{out}: is not a folder", hint="choose another --out")
-    if root.is_dir() and any(root.iterdir()):
-        if not (root / MARK).is_file():
-            raise ConfigError(f"{out}: is not empty and was not made by a demonstration", hint="choose another --out")
-        shutil.rmtree(root)
-    try:
+    with faults(out, "written", ConfigError):
+        if root.exists() and not root.is_dir():
+            raise ConfigError(f"{out}: is not a folder", hint="choose another --out")
+        if root.is_dir() and any(root.iterdir()):
+            if not (root / MARK).is_file():
+                raise ConfigError(
+                    f"{out}: is not empty and was not made by a demonstration", hint="choose another --out"
+                )
+            shutil.rmtree(root)
         root.mkdir(parents=True, exist_ok=True)
         (root / MARK).write_text("made by `fedsecure demo`; replaced by the next one\n", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {error.strerror}", hint="choose another --out") from None
     return root
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
     from fedsecure.plan import Plan
 
-__all__ = ["collect", "print_report"]
+__all__ = ["collect", "print_report", "save"]
 
 
 def _ask(*arguments: str) -> Any:
@@ -35,11 +35,13 @@ def collect(federation: DemoFederation, plans: list[Plan], data: dict[str, Datas
         artefacts[f"model_card.{plan.method.name}"] = str(out / "model_card.md")
         artefacts[f"plan.{plan.method.name}"] = str(federation.root / "plans" / f"{plan.name}.toml")
     nodes = {node: _node(federation, node, data[node], artefacts) for node in federation.nodes}
-    (federation.root / "result.json").write_text(
-        json.dumps({"methods": methods, "nodes": nodes}, indent=1, allow_nan=False), encoding="utf-8"
-    )
     artefacts["result"] = str(federation.root / "result.json")
     return {"methods": methods, "nodes": nodes, "artefacts": artefacts}
+
+
+def save(result: dict[str, Any], path: Path) -> None:
+    """Write the result as ``--json`` prints it."""
+    path.write_text(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
 
 
 def _method(view: dict[str, Any]) -> dict[str, Any]:
@@ -64,15 +66,17 @@ def _method(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: dict[str, str]) -> dict[str, Any]:
-    """One node: its records, its releases from the verified log, previews of each plan's last one of each exchange."""
+    """One node: its records, its releases from the verified log, and a preview of every single one of them."""
+    from fedsecure_node.previews import preview_releases
+
     folder = str(federation.node(node))
     verified = _ask("node", "verify-log", "--dir", folder)
     releases = _ask("node", "releases", "--dir", folder)["releases"]
-    last = {(r["plan"]["method"], r["exchange"]): r["release"] for r in releases}
-    for (method, exchange), number in last.items():
-        out = federation.root / "previews" / node / f"{method}-{exchange}"
-        made = _ask("node", "preview", str(number), "--dir", folder, "--out", str(out))
-        artefacts |= {f"preview.{node}.{method}.{exchange}.{kind}": made[kind] for kind in made if kind != "release"}
+    previews = preview_releases(Path(folder), "all", federation.root / "previews" / node)
+    for release in releases:
+        name = f"{release['plan']['method']}.round-{release['round'] + 1}.{release['exchange']}"
+        files = previews[release["release"]]
+        artefacts |= {f"preview.{node}.{name}.{kind}": str(path) for kind, path in files.items()}
     artefacts[f"log.{node}"] = str(Path(folder) / "store")
     return {
         "records": len(dataset),
@@ -115,12 +119,13 @@ def print_report(result: dict[str, Any]) -> None:
 
 def _print_places(result: dict[str, Any]) -> None:
     artefacts = result["artefacts"]
-    say("Look at what left:")
-    for name, path in artefacts.items():
-        if name.startswith("preview.") and name.endswith(".html"):
-            say(f"  {name.removeprefix('preview.').removesuffix('.html'):30} {path}")
+    pages = {name: path for name, path in artefacts.items() if name.startswith("preview.") and name.endswith(".html")}
+    say(f"Look at what left: a page for each of the {len(pages)} releases, for instance")
+    shown = {name.rsplit(".", 3)[0] + name.rsplit(".", 2)[1]: name for name in pages}  # the last round of each kind
+    for name in shown.values():
+        say(f"  {name.removeprefix('preview.').removesuffix('.html'):34} {pages[name]}")
     say("And at the rest:")
     for name in ("result", "logs", *(n for n in artefacts if n.startswith(("model.", "model_card.")))):
-        say(f"  {name:30} {artefacts[name]}")
+        say(f"  {name:34} {artefacts[name]}")
     say("No record left any institution. None of this is differentially private: every label says none.")
     say(f"{result['seconds']:.0f} s")
