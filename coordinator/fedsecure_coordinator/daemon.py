@@ -23,6 +23,7 @@ from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
 from fedsecure_coordinator.notices import Notice
+from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import BuildMethod
 from fedsecure_coordinator.servicer import Servicer, ServicerLimits
@@ -34,9 +35,10 @@ __all__ = ["Daemon"]
 
 #: Deadlines and requests of the command line are looked at this often (seconds).
 TICK_SECONDS = 0.25
-#: On shutdown: time for transfers in flight, then for the worker to reach a point where it can stop (seconds).
+#: On shutdown: time for transfers in flight, then for an update to reach a point where it can stop (seconds). The
+#: preparation of a run never gets any: it cannot be interrupted, and is made again.
 GRACE_SECONDS = 3.0
-WORKER_SECONDS = 30.0
+WORKER_SECONDS = 10.0
 #: With ``exit_when_done``: time for nodes to hear that their run is over (seconds).
 LINGER_SECONDS = 20.0
 #: No message but a chunk comes near this size (bytes).
@@ -78,6 +80,8 @@ class Daemon:
         self._fault: BaseException | None = None
         self._stack = contextlib.ExitStack()
         self._threads: list[threading.Thread] = []
+        self._waited_for: list[threading.Thread] = []
+        self._warm = threading.Event()
         self.port = 0
 
     def __enter__(self) -> Daemon:
@@ -97,6 +101,7 @@ class Daemon:
             stack.callback(self._shut_down)
             self._start_thread("timer", self._tick)
             self._start_thread("worker", self._work)
+            self._start_thread("preparer", self._prepare, waited_for=False)
             self._stack = stack.pop_all()
         return self
 
@@ -163,9 +168,23 @@ class Daemon:
 
     def _work(self) -> None:
         device = self._warm_up()
+        self._warm.set()
         Worker(self.registry, self._stop, device=device, evaluate=self._evaluate).work()
 
-    def _start_thread(self, name: str, body: Callable[[], None]) -> None:
+    def _prepare(self) -> None:
+        preparer = Preparer(self.registry, self._stop)
+        preparer.list_runs()
+        while not self._warm.wait(TICK_SECONDS):
+            if self._stop.is_set():
+                return
+        preparer.prepare()
+
+    def computing(self) -> bool:
+        """Whether a computation goes on that the end did not wait for. A process then has to be left without waiting
+        for its threads."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def _start_thread(self, name: str, body: Callable[[], None], *, waited_for: bool = True) -> None:
         def guarded() -> None:
             try:
                 body()
@@ -180,6 +199,8 @@ class Daemon:
         thread = threading.Thread(target=guarded, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
+        if waited_for:
+            self._waited_for.append(thread)
 
     def _shut_down(self) -> None:
         """Stop accepting, send long polls home, let transfers end, stop the worker. State is on disk all along."""
@@ -188,5 +209,7 @@ class Daemon:
         self.registry.close()
         stopped.wait(2 * GRACE_SECONDS)
         end = time.monotonic() + WORKER_SECONDS
-        for thread in self._threads:
+        for thread in self._waited_for:
             thread.join(max(0.0, end - time.monotonic()))
+        for thread in self._threads:
+            thread.join(TICK_SECONDS)

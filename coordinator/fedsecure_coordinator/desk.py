@@ -139,6 +139,8 @@ class Desk:
             over = registry.ended().get(digest)
             if over is not None and self._took_part(digest, node):
                 return Work(ended=over)
+            if registry.being_prepared(digest):
+                continue  # it is taken up in a moment; the other runs have work meanwhile
             run = self._offered(node, digest)
             if node not in run.joined:
                 raise RemoteProtocolError(f"node {node} has not joined run {digest[:12]}", hint="join it first")

@@ -6,12 +6,13 @@ happens outside the lock, in the worker.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedsecure.errors import RemoteProtocolError, StoreError, WireError
+from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.rounds import (
     Abort,
     Action,
@@ -21,7 +22,6 @@ from fedsecure.rounds import (
     Event,
     OperatorAborted,
     Phase,
-    RoundState,
     StartExchange,
     UpdateFailed,
 )
@@ -29,7 +29,7 @@ from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.journal import Journal, RunRow
 from fedsecure_coordinator.notices import Notice, describe
-from fedsecure_coordinator.runs import BroadcastFailed, BuildMethod, Run, one_line, plan_of
+from fedsecure_coordinator.runs import BroadcastFailed, BuildMethod, Run, run_state
 
 __all__ = ["Registry"]
 
@@ -42,7 +42,7 @@ class Registry:
     """All runs of a coordinator.
 
     ``clock``: milliseconds since 1970. ``listen`` is called with every notice, after it is durable. Runs that the
-    journal knows, new or from before a restart, are taken up by ``prepare``.
+    journal knows, new or from before a restart, are taken up by a ``Preparer``.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Registry:
         listen: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
         self.journal, self.blobs, self.clock = journal, blobs, clock
-        self._build_method, self._listen = build_method, listen
+        self.build_method, self._listen = build_method, listen
         self.changed = threading.Condition(threading.RLock())
         self.closing = False
         self.ready = False
@@ -63,6 +63,7 @@ class Registry:
         self._ended: dict[str, RunRow] = {}
         self._ended_before: set[str] = set()
         self._due: list[str] = []
+        self._fresh: set[str] = set()
         self._exchange_over: Callable[[str], None] = lambda digest: None
 
     def on_exchange_over(self, call: Callable[[str], None]) -> None:
@@ -77,53 +78,74 @@ class Registry:
 
     # Taking up runs ---------------------------------------------------------------------------------------------------
     def unprepared(self) -> list[RunRow]:
-        """Rows in the journal that are not in memory yet: submitted since, or from before a restart."""
+        """Rows in the journal that are not in memory yet, submitted since or from before a restart, in the order to
+        take them up: ended ones, which cost nothing, then those that nodes know, then new ones."""
         with self.changed:
             if not set(self.journal.digests()) - set(self._runs) - set(self._ended):
                 return []
-            return [r for r in self.journal.runs() if r.digest not in self._runs and r.digest not in self._ended]
+            rows = [r for r in self.journal.runs() if r.digest not in self._runs and r.digest not in self._ended]
+        return sorted(rows, key=lambda r: (not r.ended, not r.server, r.created_ms, r.digest))
 
-    def prepare(self, row: RunRow, initial: Callable[[Run], Tensors]) -> None:
-        """Take a run up: restore it where it was, or, if it is new, compute ``initial`` and open it to nodes.
+    def being_prepared(self, digest: str) -> bool:
+        """Whether the journal holds this run and memory does not yet."""
+        return digest not in self._runs and digest not in self._ended and digest in self.journal.digests()
 
-        A plan that cannot be run here ends with that reason; it does not raise, and does not stop the others.
-        """
-        if row.ended:
-            with self.changed:
-                self._ended[row.digest] = row
-                self._ended_before.add(row.digest)
-                self._exchange_over(row.digest)
-            return
-        try:
-            joined = {node for node, (is_in, _) in self.journal.members(row.digest).items() if is_in}
-            run = Run.restored(row, self._build_method(plan_of(row)), joined)
-            first = None if row.server else initial(run)
-        except StoreError:
-            raise
-        except Exception as error:
-            self._cannot_prepare(row, one_line(error))
-            return
+    def take_up_ended(self, row: RunRow) -> None:
+        """Know a run that was over before this process began."""
         with self.changed:
-            if first is None:
-                run.row = run.with_grace(self.clock())
-                self._save_and_tell(run.row, [("resumed", {"where": run.machine.where()})])
-            else:
-                run.row, run.server = replace(row, server=self.blobs.put(first.to_bytes())), first
-                run.row = run.after(run.machine.pending(), None, self.blobs, self.clock())
-                self._save_and_tell(run.row, [("opened", {"rounds": run.plan.rounds})])
-            self._runs[row.digest] = run
-            self._perform(run, run.machine.pending())
-            self.changed.notify_all()
+            self._ended[row.digest] = row
+            self._ended_before.add(row.digest)
+            self._exchange_over(row.digest)
 
-    def _cannot_prepare(self, row: RunRow, reason: str) -> None:
-        """End a run that has no machine to end it."""
-        state = RoundState(phase=Phase.ABORTED, reason="update", detail=reason).model_dump_json()
-        ended = replace(
-            row, phase="ABORTED", machine=state, ended_ms=self.clock(), reason=f"update: {reason}", deadlines="{}"
-        )
+    def keep(self, state: Tensors) -> tuple[str, Tensors]:
+        """Store a first state, safe from ``prune`` until ``open`` gives it a run. Slow, and outside the lock."""
+        data = state.to_bytes()
+        digest = hashlib.sha256(data).hexdigest()
         with self.changed:
+            self._fresh.add(digest)
+        return self.blobs.put(data), state
+
+    def open(self, run: Run, first: tuple[str, Tensors] | None) -> None:
+        """Show a prepared run to nodes: a new one with its ``first`` state as ``keep`` returned it, or one that goes on
+        after a restart. One that was ended meanwhile stays ended."""
+        with self.changed:
+            if first is not None:
+                self._fresh.discard(first[0])
+            if run.digest not in self._ended:
+                self._open(run, first)
+
+    def _open(self, run: Run, first: tuple[str, Tensors] | None) -> None:
+        if first is None:
+            run.row = run.with_grace(self.clock())
+            self._save_and_tell(run.row, [("resumed", {"where": run.machine.where()})])
+        else:
+            run.row, run.server = replace(run.row, server=first[0]), first[1]
+            run.row = run.after(run.machine.pending(), None, self.blobs, self.clock())
+            self._save_and_tell(run.row, [("opened", {"rounds": run.plan.rounds})])
+        self._runs[run.digest] = run
+        self._perform(run, run.machine.pending())
+        self.changed.notify_all()
+
+    def end_unprepared(self, row: RunRow, reason: str, detail: str, also: Callable[[], None] = _nothing) -> None:
+        """End a run that has no machine in memory to end it. One that was ended meanwhile stays as it is."""
+        with self.changed:
+            if row.digest in self._ended:
+                return
+            state = run_state(row).model_copy(update={"phase": Phase.ABORTED, "reason": reason, "detail": detail})
+            ended = replace(
+                row,
+                phase=Phase.ABORTED.value,
+                machine=state.model_dump_json(),
+                ended_ms=self.clock(),
+                reason=f"{reason}: {detail}",
+                deadlines="{}",
+                broadcast="",
+                broadcast_bytes=0,
+            )
+            notice = ("aborted", {"reason": ended.reason, "missing": []})
+            self._save_and_tell(ended, [notice], also, release=True)
             self._ended[row.digest] = ended
-            self._save_and_tell(ended, [("aborted", {"reason": ended.reason, "missing": []})])
+            self._exchange_over(row.digest)
             self.changed.notify_all()
 
     # Events -----------------------------------------------------------------------------------------------------------
@@ -211,13 +233,20 @@ class Registry:
                     self.feed(digest, DeadlinePassed(token))
 
     def take_abort_requests(self) -> None:
-        """End the runs that an operator asked to end from the command line."""
+        """End the runs that an operator asked to end from the command line; also those that are not prepared yet."""
         for digest, reason in self.journal.abort_requests().items():
+
+            def taken(digest: str = digest) -> None:
+                self.journal.drop_abort_request(digest)
+
             with self.changed:
+                row = next((r for r in self.unprepared() if r.digest == digest and not r.ended), None)
                 if digest in self._runs:
-                    self.feed(digest, OperatorAborted(reason), also=lambda d=digest: self.journal.drop_abort_request(d))  # type: ignore[misc]
-                elif digest in self._ended:
-                    self.journal.drop_abort_request(digest)
+                    self.feed(digest, OperatorAborted(reason), also=taken)
+                elif row is not None:
+                    self.end_unprepared(row, "operator", reason, taken)
+                else:
+                    taken()
 
     def next_due(self, timeout: float) -> str | None:
         """Wait at most ``timeout`` seconds for a run whose contributions are to be aggregated."""
@@ -228,7 +257,7 @@ class Registry:
     def prune(self) -> None:
         """Remove blobs that no run needs any more."""
         with self.changed:
-            needed = self.journal.needed_blobs()
+            needed = self.journal.needed_blobs() | self._fresh
             for digest in self.blobs.digests():
                 if digest not in needed:
                     self.blobs.remove(digest)
@@ -273,6 +302,6 @@ class Registry:
         raise RemoteProtocolError(f"run {digest[:12]!r} is not known here", hint="list the plans on offer")
 
     def require_ready(self) -> None:
-        """Raise ``WireError`` until the runs from before a restart are taken up: none of them may seem unknown."""
+        """Raise ``WireError`` until this process knows which runs the journal holds: none of them may seem unknown."""
         if not self.ready:
             raise WireError("the coordinator is starting", hint="try again in a moment")

@@ -6,15 +6,17 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pydantic
+
 from fedsecure.errors import DataError, FedSecureError
 from fedsecure.method import Method
 from fedsecure.plan import Plan
-from fedsecure.rounds import Abort, Action, Complete, Phase, RoundMachine, SetDeadline, StartExchange
+from fedsecure.rounds import Abort, Action, Complete, Phase, RoundMachine, RoundState, SetDeadline, StartExchange
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore, DamagedBlob
 from fedsecure_coordinator.journal import RunRow
 
-__all__ = ["BroadcastFailed", "BuildMethod", "Run", "one_line", "plan_of"]
+__all__ = ["BroadcastFailed", "BuildMethod", "Run", "one_line", "plan_of", "run_state"]
 
 #: Nodes have at least this long to come back after the coordinator did (seconds).
 RESUME_SECONDS = 60.0
@@ -39,6 +41,14 @@ def plan_of(row: RunRow) -> Plan:
         return Plan.from_wire(row.canonical, row.digest)
     except FedSecureError as error:
         raise DataError(f"run {row.digest[:12]} ({row.name}): its plan cannot be read: {error}") from None
+
+
+def run_state(row: RunRow) -> RoundState:
+    """Where a run stands by its row; the beginning, for one that has not begun or whose row cannot be read."""
+    try:
+        return RoundState.model_validate_json(row.machine) if row.machine else RoundState()
+    except pydantic.ValidationError:
+        return RoundState()
 
 
 @dataclass(slots=True)

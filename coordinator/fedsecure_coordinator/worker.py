@@ -1,4 +1,4 @@
-"""The coordinator's own computation: first states, updates, evaluations. One thread, one run at a time."""
+"""The coordinator's own computation: updates and evaluations. One thread, one run at a time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Evaluate", "Worker"]
 
 #: Measures a trained model on the coordinator's test records; raises ``DataError`` when they do not go with the plan.
 Evaluate = Callable[[Plan, Tensors], Mapping[str, float]]
-#: How often the journal is looked at for newly submitted runs (seconds).
+#: How long one wait for something to do lasts (seconds).
 LOOK_SECONDS = 0.5
 
 
 class Worker:
-    """Prepares new runs and folds contributions into the coordinator's state, until ``stop`` is set.
+    """Folds contributions into the coordinator's state, one run at a time, until ``stop`` is set.
 
     ``device``: a torch device name, passed on to the method. ``evaluate``: absent, nothing is measured.
     """
@@ -41,20 +41,11 @@ class Worker:
         self._registry, self._stop, self._device, self._evaluate = registry, stop, device, evaluate
 
     def work(self) -> None:
-        """Until stopped: take up new runs, and aggregate what is due."""
+        """Until stopped: aggregate what is due."""
         while not self._stop.is_set():
-            self.take_up()
             digest = self._registry.next_due(LOOK_SECONDS)
             if digest is not None:
                 self.aggregate(digest)
-
-    def take_up(self) -> None:
-        """Prepare every run that the journal holds and the registry does not."""
-        for row in self._registry.unprepared():
-            if self._stop.is_set():
-                return
-            self._registry.prepare(row, lambda run: run.method.init_server(server_seed(run.plan.seed)))
-        self._registry.ready = True
 
     def aggregate(self, digest: str) -> None:
         """Sum a run's contributions and update its state. A cancelled update is taken up again after the next start.

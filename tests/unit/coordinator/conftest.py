@@ -16,6 +16,7 @@ from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.uploads import Uploads
 from fedsecure_coordinator.worker import Worker
@@ -88,7 +89,7 @@ def open_office(tmp_path):
     """Opens (and reopens) a coordinator's store: everything but the network. ``office.clock.now`` is its time (ms)."""
     opened = []
 
-    def open_(method=None, evaluate=None):
+    def open_(method=None, evaluate=None, memory=None):
         clock = opened[-1].clock if opened else SimpleNamespace(now=1_000_000)
         notices = []
         journal = Journal(tmp_path / "journal.sqlite")
@@ -101,10 +102,11 @@ def open_office(tmp_path):
         registry.on_exchange_over(uploads.discard)
         stop = threading.Event()
         worker = Worker(registry, stop, evaluate=evaluate)
+        preparer = Preparer(registry, stop, memory=memory)
 
         def submit(plan):
             journal.add_run(RunRow(plan.digest(), plan.name, plan.canonical(), clock.now))
-            worker.take_up()
+            preparer.take_up()
             return plan.digest()
 
         def gather(plan):
@@ -132,6 +134,7 @@ def open_office(tmp_path):
             desk=desk,
             uploads=uploads,
             worker=worker,
+            preparer=preparer,
             stop=stop,
             notices=notices,
             submit=submit,

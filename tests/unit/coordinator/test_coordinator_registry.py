@@ -106,7 +106,7 @@ def test_a_restart_goes_on_where_it_was(open_office, toy):
     office.send(digest, "a", toy.contribution(2))
     before = office.registry.run(digest)
     again = open_office()
-    again.worker.take_up()
+    again.preparer.take_up()
     after = again.registry.run(digest)
     assert after.machine.snapshot() == before.machine.snapshot()
     assert (after.row.server, after.row.broadcast) == (before.row.server, before.row.broadcast)
@@ -115,7 +115,7 @@ def test_a_restart_goes_on_where_it_was(open_office, toy):
         again.send(digest, node)
     # killed before the update: the next process makes it
     third = open_office()
-    third.worker.take_up()
+    third.preparer.take_up()
     third.work()
     assert third.registry.run(digest).machine.state.round == 1
     assert kinds(third)[0] == "resumed"
@@ -126,14 +126,14 @@ def test_a_restart_gives_nodes_time_to_come_back(open_office, toy):
     digest = office.gather(toy.plan())
     office.clock.now += 3_600_000
     again = open_office()
-    again.worker.take_up()
+    again.preparer.take_up()
     again.registry.pass_deadlines()
     assert again.registry.run(digest) is not None
     again.clock.now += 30_001
     again.registry.pass_deadlines()
     assert again.registry.ended()[digest].phase == "ABORTED"
     third = open_office()
-    third.worker.take_up()
+    third.preparer.take_up()
     assert third.registry.ended()[digest].reason == "quorum: fewer than 2 nodes; missing: a; b; c"
 
 
@@ -199,7 +199,7 @@ def test_a_plan_that_cannot_be_built_ends_and_stops_nobody(open_office, toy):
     assert office.registry.ended()[digest].reason == "update: MemoryError"
     assert office.registry.idle()
     again = open_office()
-    again.worker.take_up()
+    again.preparer.take_up()
     assert again.registry.ended()[digest].phase == "ABORTED"
 
 
@@ -237,7 +237,7 @@ def test_a_cancelled_update_is_made_after_the_next_start(open_office, toy):
     office.work()
     assert office.registry.run(digest).machine.state.phase == "AGGREGATING"
     again = open_office()
-    again.worker.take_up()
+    again.preparer.take_up()
     again.work()
     assert again.registry.run(digest).machine.state.round == 1
 
@@ -296,7 +296,7 @@ def test_while_it_starts_no_run_seems_unknown(open_office, toy):
     ):
         with pytest.raises(WireError, match="the coordinator is starting"):
             call()
-    again.worker.take_up()
+    again.preparer.take_up()
     assert again.send(digest, "a")[1]
     later = toy.plan(name="later")
     again.journal.add_run(RunRow(later.digest(), later.name, later.canonical(), 1))

@@ -114,7 +114,7 @@ def test_runs_are_found_by_digest_prefix_and_name(open_office, toy):
 def test_no_model_yet_is_said(open_office, toy, tmp_path):
     office = open_office()
     plan = toy.plan()
-    office.worker.take_up()
+    office.preparer.take_up()
     office.journal.add_run(RunRow(plan.digest(), plan.name, plan.canonical(), 1))
     row = find_run(office.journal, "sum")
     with pytest.raises(ConfigError, match="has no model: it has not begun"):
@@ -162,7 +162,7 @@ def test_a_plan_of_another_version_is_shown_and_stops_nobody(open_office, toy):
     canonical = json.dumps({**raw, "novelty": 1}, sort_keys=True).encode()
     digest = hashlib.sha256(canonical).hexdigest()
     office.journal.add_run(RunRow(digest, "newer", canonical, 1))
-    office.worker.take_up()
+    office.preparer.take_up()
     view = run_view(office.journal, find_run(office.journal, "newer"))
     assert (view["state"], view["method"]) == ("ABORTED", "fedavg")
     assert "novelty: unknown key" in view["reason"]

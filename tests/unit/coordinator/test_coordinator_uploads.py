@@ -54,7 +54,7 @@ def test_partial_bytes_survive_a_restart(office, open_office, toy):
     data, key = sealed(office, toy.contribution())
     office.uploads.receive(key, 0, [data[:25]])
     again = open_office()
-    again.worker.take_up()
+    again.preparer.take_up()
     assert again.uploads.offset(key) == (25, False)
     assert again.uploads.receive(key, 25, [data[25:]]) == (len(data), True)
 
