@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from fedsecure.config import Settings, load_toml, validate
+from fedsecure.data.dataset import Dataset
 from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.files import exists
 from fedsecure.plan import Plan
@@ -21,19 +23,22 @@ Init = Literal["noise", "avg", "real"]
 
 class PlanRules(Settings):
     """Which plans may be considered at all. ``approval``: ``manual`` (a person types the digest) or ``rule`` (any plan
-    that passes every rule of this file is approved without a person). ``min_records``: with fewer records in all than
-    this, the node takes part in nothing."""
+    that passes every rule of this file is approved without a person). ``min_records_per_class``: records of a class of
+    which the node holds fewer are left out of everything that a plan computes and counts, whatever the method.
+    ``min_records``: with fewer records than this in the other classes, the node takes part in nothing."""
 
     methods: tuple[Literal["fedavg", "feddm", "fedaf"], ...] = ()
     approval: Literal["manual", "rule"] = "manual"
     max_rounds: int = Field(100, ge=1)
     min_nodes: int = Field(3, ge=1)
     min_records: int = Field(50, ge=1)
+    min_records_per_class: int = Field(10, ge=1)
     shared_randomness: bool = False
 
 
 class CondensationRules(Settings):
-    """Rules for condensed data. ``init``: allowed initialisations. ``group_rule``: with averaged initialisation,
+    """Rules for condensed data and class statistics. ``init``: allowed initialisations. ``min_records_per_class``: the
+    least ``min_count`` that a plan may condense or average a class from. ``group_rule``: with averaged initialisation,
     ``ipc * init_n`` may not pass half the records of a class (FedAF page, section 2.9)."""
 
     init: tuple[Init, ...] = ("noise",)
@@ -97,6 +102,13 @@ class Policy(Settings):
                 f"plans.min_records: fewer records than the {self.plans.min_records} that this node needs to take part",
                 hint="take part with more records, or set another plans.min_records in policy.toml",
             )
+
+    def taking_part(self, data: Dataset) -> Dataset:
+        """``data`` without the records of classes below ``plans.min_records_per_class``, in the same order: all that a
+        method may see of it. The classes keep their names and places; ``data`` itself when no class is below."""
+        few = data.counts() < self.plans.min_records_per_class  # (num_classes,)
+        out = few[data.y]  # (n,)
+        return data.subset(np.flatnonzero(~out)) if out.any() else data
 
     def _plan_violations(self, plan: Plan) -> Iterator[str]:
         rules = self.plans

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.errors import LocalProtocolError, PolicyError
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
-from fedsecure_node.institution import read_policy
+from fedsecure_node.institution import PolicyUnusable, PolicyWatch, read_policy
 from fedsecure_node.planbook import SeenPlan
+from fedsecure_node.reasons import forbidden
+from fedsecure_node.runbook import Run
 from fedsecure_node.store import Store, now_ms
 
 __all__ = ["RULE", "Verdict", "approve", "consider", "refuse", "standing", "verdict", "who"]
@@ -24,11 +26,13 @@ RULE = "the policy's rule"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the policy says of a plan now. ``fault``: why there is no usable policy; then nothing is allowed."""
+    """What the policy says of a plan now. ``fault``: why there is no usable policy; then nothing is allowed.
+    ``passing``: the fault may pass, so the node holds still rather than leaves."""
 
     policy: Policy | None
     violations: tuple[str, ...]
     fault: str
+    passing: bool = False
 
     @property
     def passes(self) -> bool:
@@ -36,18 +40,26 @@ class Verdict:
         return self.policy is not None and not self.violations
 
     def words(self) -> str:
-        """One line for people and for the coordinator: names rules, never records."""
+        """One line for people at the institution: each rule, what the plan asks, and what is allowed."""
         if self.fault:
-            return "no usable policy at this institution, so nothing is allowed"
+            return f"no usable policy, so nothing is allowed: {self.fault}"
         return "the institution's policy refuses: " + "; ".join(self.violations) if self.violations else "passes"
 
+    def public(self) -> str:
+        """One line for the coordinator: names rules, never values or records."""
+        if self.fault:
+            return "no usable policy at this institution, so nothing is allowed"
+        return forbidden([line.split(":", 1)[0] for line in self.violations])
 
-def verdict(plan: Plan, policy_path: Path) -> Verdict:
+
+def verdict(plan: Plan, watch: PolicyWatch) -> Verdict:
     """Read the policy now and hold the plan against it. An absent or wrong policy is a verdict too: nothing is
     allowed."""
     try:
-        policy = read_policy(policy_path).policy
-    except (PolicyError, ConfigError) as error:
+        policy = watch.read().policy
+    except PolicyUnusable as error:
+        return Verdict(None, (), str(error), passing=True)
+    except PolicyError as error:
         return Verdict(None, (), str(error))
     return Verdict(policy, tuple(policy.violations(plan)), "")
 
@@ -62,13 +74,33 @@ def who() -> str:
     return f"{behind} (as {user})" if behind and behind != user else user
 
 
-def approve(store: Store, policy_path: Path, prefix: str, *, by: str) -> SeenPlan:
-    """Approve a plan by its digest. The policy is asked again; raises ``PolicyError`` naming the rules it breaks."""
+def approve(store: Store, policy_path: Path, prefix: str, *, by: str, rejoin: bool = False) -> SeenPlan:
+    """Approve a plan by its digest. The policy is asked again; raises ``PolicyError`` naming the rules it breaks.
+
+    Raises ``LocalProtocolError`` when its run is over, or was left by this node and not ``rejoin``: approving would
+    change nothing, or more than was meant.
+    """
     seen = store.plans.resolve(prefix)
+    _check_open(seen, store.runs.find(seen.digest), rejoin=rejoin)
     read_policy(policy_path).policy.check_plan(seen.plan())
     store.plans.set_verdict(seen.digest, [], "", now_ms())
     store.plans.decide(seen.digest, "approved", by=by, reason="", now_ms=now_ms())
     return store.plans.get(seen.digest)
+
+
+def _check_open(seen: SeenPlan, run: Run | None, *, rejoin: bool) -> None:
+    ended = run.state if run is not None and run.state in ("completed", "aborted") else seen.offered
+    if ended in ("completed", "aborted"):
+        why = f": {run.reason}" if run is not None and run.reason else ""
+        raise LocalProtocolError(
+            f"plan {seen.name} ({seen.digest[:12]}): its run is over ({ended}{why})",
+            hint="there is nothing left to approve; a new run has a digest of its own",
+        )
+    if run is not None and run.state == "left" and not rejoin:
+        raise LocalProtocolError(
+            f"plan {seen.name} ({seen.digest[:12]}): this node left its run: {run.reason}",
+            hint="mend the cause, then approve with --rejoin to take part again from its next round on",
+        )
 
 
 def refuse(store: Store, prefix: str, *, reason: str, by: str) -> SeenPlan:
@@ -78,9 +110,9 @@ def refuse(store: Store, prefix: str, *, reason: str, by: str) -> SeenPlan:
     return store.plans.get(seen.digest)
 
 
-def consider(store: Store, seen: SeenPlan, policy_path: Path) -> tuple[SeenPlan, Verdict]:
+def consider(store: Store, seen: SeenPlan, watch: PolicyWatch) -> tuple[SeenPlan, Verdict]:
     """Take the policy's verdict on an offered plan now, and let ``approval = "rule"`` approve what passes."""
-    judged = verdict(seen.plan(), policy_path)
+    judged = verdict(seen.plan(), watch)
     if (seen.violations, seen.policy_fault) != (judged.violations, judged.fault) or not seen.checked_ms:
         store.plans.set_verdict(seen.digest, list(judged.violations), judged.fault, now_ms())
     automatic = judged.passes and judged.policy is not None and judged.policy.plans.approval == "rule"
@@ -89,9 +121,14 @@ def consider(store: Store, seen: SeenPlan, policy_path: Path) -> tuple[SeenPlan,
     return store.plans.get(seen.digest), judged
 
 
-def standing(seen: SeenPlan, judged: Verdict) -> Literal["go", "wait", "no"]:
-    """Whether a plan may run now (``go``), waits for a person (``wait``), or may not (``no``)."""
-    if seen.decision == "refused" or not judged.passes:
+def standing(seen: SeenPlan, judged: Verdict) -> Literal["go", "wait", "still", "no"]:
+    """Whether a plan may run now (``go``), waits for a person (``wait``) or for a policy that can be read (``still``),
+    or may not (``no``)."""
+    if seen.decision == "refused":
+        return "no"
+    if judged.passing:
+        return "still"
+    if not judged.passes:
         return "no"
     if seen.decision == "approved":
         by_rule_that_is_gone = (

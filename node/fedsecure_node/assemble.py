@@ -12,6 +12,7 @@ from fedsecure.locks import daemon_lock
 from fedsecure_node.connect import connect
 from fedsecure_node.daemon import Connect, Desks, NodeDaemon, stop_on_signals
 from fedsecure_node.egress import Gate
+from fedsecure_node.institution import PolicyWatch
 from fedsecure_node.localdata import LoadData, LocalData
 from fedsecure_node.plandesk import PlanDesk
 from fedsecure_node.progress import Reporter, make_reporter
@@ -95,14 +96,15 @@ def _desks(
 
     load = load_data or LocalData(settings.data, told)
     gate = Gate(store, log, node_id=settings.node, hold=hold)
-    plans = PlanDesk(store, reporter, node_id=settings.node, policy_path=settings.policy, load_data=load)
+    watch = PolicyWatch(settings.policy)
+    plans = PlanDesk(store, reporter, node_id=settings.node, watch=watch, load_data=load)
     exchanges = ExchangeDesk(
         store,
         gate,
         reporter,
         stop,
         node_id=settings.node,
-        policy_path=settings.policy,
+        watch=watch,
         build_method=build_method or _build_method(),
         load_data=load,
         device=settings.compute.apply(),

@@ -25,6 +25,7 @@ DigestArgument = Annotated[str, typer.Argument(metavar="DIGEST", help="The plan'
 def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """Show every plan that was offered, in words, with the policy's verdict on it now."""
     from fedsecure_node.approvals import verdict
+    from fedsecure_node.institution import PolicyWatch
     from fedsecure_node.settings import load_settings
     from fedsecure_node.store import Store
 
@@ -32,7 +33,8 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     with Store(settings.store, create=False) as store:
         seen = store.plans.all()
         runs = {run.digest: run for run in store.runs.all()}
-    shown = [_show(plan, verdict(plan.plan(), settings.policy), runs.get(plan.digest)) for plan in seen]
+    watch = PolicyWatch(settings.policy)
+    shown = [_show(plan, verdict(plan.plan(), watch), runs.get(plan.digest)) for plan in seen]
     if as_json:
         emit_json({"plans": shown})
         return
@@ -41,8 +43,10 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     for plan in shown:
         for line in plan["words"]:
             say(line)
-        say(f"decision: {plan['decision']}{_by(plan)}; run: {plan['run'] or 'not joined'}; offered: {plan['offered']}")
-        if plan["decision"] == "pending" and plan["policy_passes"]:
+        say(f"decision: {plan['decision']}{_by(plan)}; run: {_run(plan)}; offered: {plan['offered']}")
+        if plan["holds_still"] and plan["run"] in (None, "active"):
+            say("the node holds still: nothing is computed and nothing leaves until the policy can be read")
+        if plan["decision"] == "pending" and plan["policy_passes"] and plan["offered"] in ("joining", "running"):
             say(f"to take part: fedsecure node approve {plan['digest']} --dir {folder}")
         say()
 
@@ -50,6 +54,11 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
 def _by(plan: dict[str, Any]) -> str:
     by = f" by {plan['decided_by']}" if plan["decided_by"] else ""
     return by + (f" ({plan['reason']})" if plan["reason"] else "")
+
+
+def _run(plan: dict[str, Any]) -> str:
+    """The run's state for this node, with the reason for which it was left or aborted."""
+    return (plan["run"] or "not joined") + (f" ({plan['run_reason']})" if plan["run_reason"] else "")
 
 
 def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
@@ -69,6 +78,7 @@ def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
         "policy_passes": judged.passes,
         "violations": list(judged.violations),
         "policy_fault": judged.fault,
+        "holds_still": judged.passing,
         "decision": seen.decision,
         "decided_by": seen.decided_by,
         "decided_ms": seen.decided_ms,
@@ -79,8 +89,15 @@ def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
     }
 
 
-def approve(digest: DigestArgument, folder: DirOption = Path(), as_json: JsonOption = False) -> None:
-    """Approve a plan, after the policy was asked once more."""
+def approve(
+    digest: DigestArgument,
+    rejoin: Annotated[
+        bool, typer.Option("--rejoin", help="Join again a run that this node left, from its next round on.")
+    ] = False,
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Approve a plan, after the policy was asked once more. Exit code 8: its run is over, or was left."""
     from fedsecure_node.approvals import approve as approve_plan
     from fedsecure_node.approvals import who
     from fedsecure_node.settings import load_settings
@@ -88,7 +105,7 @@ def approve(digest: DigestArgument, folder: DirOption = Path(), as_json: JsonOpt
 
     settings = load_settings(folder)
     with Store(settings.store, create=False) as store:
-        seen = approve_plan(store, settings.policy, digest, by=who())
+        seen = approve_plan(store, settings.policy, digest, by=who(), rejoin=rejoin)
     if as_json:
         emit_json({"digest": seen.digest, "name": seen.name, "decision": seen.decision, "decided_by": seen.decided_by})
         return

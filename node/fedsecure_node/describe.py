@@ -14,7 +14,7 @@ from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
 from fedsecure_node.text import printable
 
-__all__ = ["describe", "human_bytes"]
+__all__ = ["describe", "duration", "floor_words", "human_bytes"]
 
 #: What each departure towards the papers' settings costs, in words.
 _COSTS = {
@@ -34,6 +34,25 @@ def human_bytes(count: int) -> str:
         return f"{count} B"
     power = min(int(math.log(count, 1024)), 4)
     return f"{count / 1024**power:.1f} {'KMGT'[power - 1]}iB"
+
+
+def floor_words(least: int) -> str:
+    """What ``plans.min_records_per_class`` means, without its full stop."""
+    if least <= 1:
+        return "Classes: a class of a single record takes part"
+    return f"Classes of fewer than {least} records at this institution are left out: nothing is computed from them"
+
+
+def duration(seconds: float) -> str:
+    """A time in words, in its two largest units: ``45 s``, ``1 h``, ``1 h 30 min``, ``2 d``."""
+    left, parts = round(seconds), []
+    if left < 1:
+        return f"{seconds:g} s"
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if left >= size:
+            parts.append(f"{left // size} {name}")
+        left %= size
+    return " ".join(parts[:2])
 
 
 def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault: str = "") -> list[str]:
@@ -60,6 +79,14 @@ def _what(plan: Plan) -> Iterator[str]:
     yield f"classes ({len(task.classes)}): {', '.join(task.classes[:20])}{' …' if len(task.classes) > 20 else ''}"
     named = f": {', '.join(plan.cohort.nodes)}" if plan.cohort.nodes else " (any enrolled node that approves)"
     yield f"cohort: at least {plan.cohort.min_nodes} nodes a round{named}"
+    yield (
+        f"deadlines: joining closes {duration(plan.deadlines.join)} after the run starts: who has not approved the "
+        "plan by then is not among its first nodes"
+    )
+    yield (
+        f"deadlines: each exchange closes {duration(plan.deadlines.exchange)} after it begins: what is not computed, "
+        "decided on if it is held, and sent by then is left out"
+    )
     yield f"rounds: {plan.rounds}, model: {plan.model.name}, method: {plan.method.name}"
 
 
@@ -143,7 +170,8 @@ def _verdict(plan: Plan, policy: Policy | None, fault: str) -> Iterator[str]:
         if rule not in _rules(plan):
             yield f"  - NO  {line}"
     hold = "every release waits for a person" if policy.release.hold else "releases leave without waiting for a person"
-    yield f"records: with fewer than {policy.plans.min_records} in all, this node does not take part"
+    yield floor_words(policy.plans.min_records_per_class)
+    yield f"records: with fewer than {policy.plans.min_records} in the other classes, this node does not take part"
     yield (
         f"at the gate: at most {human_bytes(policy.release.max_bytes)} a release, "
         f"{human_bytes(policy.release.max_bytes_per_run)} a run; {hold}"

@@ -57,8 +57,9 @@ def check_contribution(
 ) -> Contribution:
     """Everything that must hold before bytes may be logged as a release, checked on the exact bytes.
 
-    ``counts``: the node's own records per class, int64 (num_classes,). ``sent_before``: bytes already released in
-    this run. Raises ``DataError`` naming the tensor, ``PolicyError`` naming the rule; then nothing is logged or sent.
+    ``counts``: the node's records per class that take part under ``policy``, int64 (num_classes,). ``sent_before``:
+    bytes already released in this run. Raises ``DataError`` naming the tensor, ``PolicyError`` naming the rule; then
+    nothing is logged or sent.
     """
     policy.check_plan(plan)
     policy.check_records(int(counts.sum()))
@@ -77,8 +78,20 @@ def check_contribution(
         )
     if isinstance(plan.method, CondensationSettings):
         _check_condensed(plan, contribution, counts, policy)
+    _check_counted(contribution, counts)
     _check_logits(contribution, policy)
     return contribution
+
+
+def _check_counted(contribution: Contribution, counts: Array) -> None:
+    """A contribution that says how many records it was made from was made from no more than take part now: one that
+    was computed before the floor of records per class was raised is not sent."""
+    counted = contribution.summed.get("records")
+    if counted is not None and int(counted.sum()) > int(counts.sum()):
+        raise PolicyError(
+            "plans.min_records_per_class: computed from more records than take part now",
+            hint="the policy or the records changed after it was computed; it is not sent",
+        )
 
 
 def _check_condensed(plan: Plan, contribution: Contribution, counts: Array, policy: Policy) -> None:
@@ -160,6 +173,7 @@ class Gate:
             body = release_body(
                 plan, key, payload, contribution, method.schema(key.exchange),
                 destination=destination, policy_digest=policy.digest, guarantee=NONE, audit=NOT_AUDITED,
+                class_floor=policy.policy.plans.min_records_per_class,
             )  # fmt: skip
             record = self._log.append("release", body, only_if=lambda _: None)
             release = self._log.releases()[record.seq]

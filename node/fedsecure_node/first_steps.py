@@ -21,6 +21,7 @@ from fedsecure_node.connect import tls_files
 from fedsecure_node.describe import human_bytes
 from fedsecure_node.institution import read_policy
 from fedsecure_node.settings import CONFIG_NAME, NodeSettings, load_settings
+from fedsecure_node.text import printable
 
 __all__ = ["Finding", "check_node", "example", "init_node"]
 
@@ -107,8 +108,11 @@ def _policy(settings: NodeSettings) -> str:
     policy = read_policy(settings.policy).policy
     methods = ", ".join(policy.plans.methods) or "no method"
     most = human_bytes(policy.release.max_bytes)
-    floor = policy.plans.min_records
-    return f"allows {methods}; approval: {policy.plans.approval}; from {floor} records on; at most {most} a release"
+    rules = policy.plans
+    return (
+        f"allows {methods}; approval: {rules.approval}; classes from {rules.min_records_per_class} records on, from "
+        f"{rules.min_records} records in these on; at most {most} a release"
+    )
 
 
 def _plan(settings: NodeSettings, plan_file: Path) -> str:
@@ -135,5 +139,12 @@ class _Records:
     def enough(self) -> str:
         """Whether they are as many as the policy asks for. Raises ``PolicyError``."""
         policy = read_policy(self._settings.policy).policy
-        policy.check_records(len(self._load(load_plan(self._plan_file)[0])))
-        return f"{policy.plans.min_records} or more"
+        data = self._load(load_plan(self._plan_file)[0])
+        taking_part = policy.taking_part(data)
+        policy.check_records(len(taking_part))
+        line = f"{policy.plans.min_records} or more take part"
+        counts, kept = data.counts(), taking_part.counts()
+        out = [f"{name} ({n})" for name, n, k in zip(data.classes, counts, kept, strict=True) if n > k]
+        if not out:
+            return line
+        return f"{line}; left out, fewer than {policy.plans.min_records_per_class} records: {printable(', '.join(out))}"

@@ -3,7 +3,6 @@ Refuse."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from fedsecure.errors import ConfigError, FedSecureError, PolicyError, RemoteProtocolError
@@ -12,6 +11,7 @@ from fedsecure.policy import Policy
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.approvals import Verdict, consider, standing
 from fedsecure_node.connect import Link
+from fedsecure_node.institution import PolicyWatch
 from fedsecure_node.localdata import LoadData
 from fedsecure_node.planbook import SeenPlan
 from fedsecure_node.progress import Reporter
@@ -35,19 +35,21 @@ class PlanDesk:
     """Keeps the runs of this node in line with what was offered and what the institution wants."""
 
     def __init__(
-        self, store: Store, reporter: Reporter, *, node_id: str, policy_path: Path, load_data: LoadData
+        self, store: Store, reporter: Reporter, *, node_id: str, watch: PolicyWatch, load_data: LoadData
     ) -> None:
         self._store = store
         self._reporter = reporter
         self._node = node_id
-        self._policy_path = policy_path
+        self._watch = watch
         self._load = load_data
         self._told: dict[str, str] = {}
+        #: Fault of the policy for which the node holds still, by plan.
+        self._still: dict[str, str] = {}
         #: Plans that the records do not fit: the decision and the policy that this was found under.
         self._unfit: dict[str, tuple[int | None, Policy | None]] = {}
         #: Why plans were refused or left while this daemon runs, by digest.
         self.failures: dict[str, FedSecureError] = {}
-        #: Plans that wait for a person.
+        #: Plans that wait for a person, or for a policy that can be read.
         self.waiting: set[str] = set()
 
     def tend(self, link: Link) -> None:
@@ -70,11 +72,16 @@ class PlanDesk:
         seen = self._record(offered, link)
         if seen is None:
             return
-        seen, judged = consider(self._store, seen, self._policy_path)
+        seen, judged = consider(self._store, seen, self._watch)
         run = self._store.runs.find(seen.digest)
         stand = standing(seen, judged)
+        if stand != "still" and self._still.pop(seen.digest, ""):
+            self._reporter.say("policy", f"plan {seen.name}: the policy can be read again", plan=seen.digest)
         if stand == "no":
             self._say_no(seen, judged, run, link)
+        elif stand == "still":
+            self.waiting.add(seen.digest)
+            self._hold_still(seen, judged)
         elif stand == "wait":
             self.waiting.add(seen.digest)
             self._once(
@@ -111,9 +118,9 @@ class PlanDesk:
 
     def _join(self, seen: SeenPlan, judged: Verdict, run: Run | None, link: Link) -> None:
         try:
-            records = len(self._load(seen.plan()))
+            data = self._load(seen.plan())
             if judged.policy is not None:
-                judged.policy.check_records(records)
+                judged.policy.check_records(len(judged.policy.taking_part(data)))
         except Exception as error:
             self._unfit[seen.digest] = (seen.decided_ms, judged.policy)
             self.failures[seen.digest] = known = as_error(error)
@@ -129,17 +136,28 @@ class PlanDesk:
         self._store.plans.set_refusal_told(seen.digest, "")
         self._reporter.say("joined", f"plan {seen.name} ({seen.digest[:12]}): joined", plan=seen.digest)
 
+    def _hold_still(self, seen: SeenPlan, judged: Verdict) -> None:
+        """Say, once for each fault, that the policy is at fault and the node therefore does nothing."""
+        if self._still.get(seen.digest) != judged.fault:
+            self._still[seen.digest] = judged.fault
+            self._reporter.say(
+                "still",
+                f"plan {seen.name}: {judged.fault}; the node holds still: nothing is computed and nothing leaves until "
+                "the policy can be read",
+                plan=seen.digest,
+            )
+
     def _say_no(self, seen: SeenPlan, judged: Verdict, run: Run | None, link: Link) -> None:
         if seen.decision == "refused":
-            reason = "the institution refused the plan" + (f": {seen.reason}" if seen.reason else "")
+            told = reason = "the institution refused the plan" + (f": {seen.reason}" if seen.reason else "")
         else:
-            reason = judged.words()
-        error = PolicyError(f"plan {seen.name}: {judged.fault or reason}", hint="see: fedsecure node plans")
+            reason, told = judged.words(), judged.public()
+        error = PolicyError(f"plan {seen.name}: {reason}", hint="see: fedsecure node plans")
         self.failures[seen.digest] = error
         if run is not None and run.state == "active":
             self._store.runs.end(seen.digest, "left", reason, error.exit_code, now_ms())
-        self._once(seen.digest, reason, f"plan {seen.name} ({seen.digest[:12]}): {judged.fault or reason}")
-        self._refuse(seen.digest, reason, link)
+        self._once(seen.digest, reason, f"plan {seen.name} ({seen.digest[:12]}): {reason}")
+        self._refuse(seen.digest, told, link)
 
     def _refuse(self, digest: str, reason: str, link: Link) -> None:
         """Tell the coordinator, once for each reason; the reason is kept only when it arrived."""

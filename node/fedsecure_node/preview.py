@@ -11,7 +11,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.task import NumericColumn, TableTask
 from fedsecure.tensors import Array, Tensors
 from fedsecure_node.contact_sheet import Sheet, contact_sheet
-from fedsecure_node.describe import human_bytes
+from fedsecure_node.describe import floor_words, human_bytes
 from fedsecure_node.guarantee import guarantee_words
 from fedsecure_node.records import released_labels
 from fedsecure_node.releases import STATE_WORDS, Release
@@ -73,6 +73,8 @@ def _protection(page: Page, body: Any) -> None:
     page.text(f"Guarantee: {guarantee_words(body['guarantee'])}", note=True)
     page.text(f"Membership audit: {body['audit']['result']}.")
     page.text(f"Checked against the policy with SHA-256 {body['policy']}.")
+    if "min_records_per_class" in body:
+        page.text(f"{floor_words(body['min_records_per_class'])}.")
     page.heading("What the coordinator can learn")
     lines = list(body["learns"])
     page.lines(lines[:40] + ([f"and the same of {len(lines) - 40} more tensors"] if len(lines) > 40 else []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from fedsecure.errors import (
     AuditError,
@@ -13,24 +14,27 @@ from fedsecure.errors import (
     RemoteProtocolError,
 )
 
-__all__ = ["public_reason"]
+__all__ = ["forbidden", "public_reason"]
 
 _DIVERGED = re.compile(r"^training diverged: tensor ([A-Za-z0-9._-]{1,200}): ")
 _TENSOR = re.compile(r"^tensor ([A-Za-z0-9._-]{1,200}): ")
-_RULE = re.compile(r"^((?:plans|condensation|release|broadcast)\.[a-z_]+): ")
+_RULE = re.compile(r"(?:^|[ ;])((?:plans|condensation|release|broadcast)\.[a-z_]+): ")
+
+
+def forbidden(rules: Sequence[str]) -> str:
+    """That the institution does not allow it, and by which rules, if it is rules: names, no values."""
+    names = ", ".join(dict.fromkeys(rules))
+    return f"the institution's policy forbids it (rule {names})" if names else "the institution does not allow it"
 
 
 def public_reason(error: Exception, stage: str) -> str:
-    """One line for the coordinator. Details that could speak of records stay in the node's own log.
-
-    A broken rule about a plan is told whole (it quotes the plan); one found on data is told by its name alone.
-    """
+    """One line for the coordinator. Details that could speak of records, and the values that the institution's policy
+    sets, stay at the node: a broken rule is told by its name alone."""
     text = str(error)
     if isinstance(error, RemoteProtocolError):
         return f"{stage}: {text}"
     if isinstance(error, PolicyError):
-        rule = _RULE.match(text)
-        return f"{stage}: the institution's policy forbids it (rule {rule.group(1)})" if rule else f"{stage}: {text}"
+        return f"{stage}: {forbidden(_RULE.findall(text))}"
     if isinstance(error, PrivacyBudgetExceeded):
         return f"{stage}: the privacy budget of the institution's data set does not pay for it"
     if isinstance(error, AuditError):

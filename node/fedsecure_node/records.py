@@ -104,8 +104,10 @@ def release_body(
     policy_digest: str,
     guarantee: Guarantee,
     audit: str,
+    class_floor: int,
 ) -> Mapping[str, Any]:
-    """The ``release`` record's own fields, all of them derived from the exact bytes that will leave."""
+    """The ``release`` record's own fields, derived from the exact bytes that will leave; ``class_floor``: the policy's
+    ``plans.min_records_per_class`` that it was checked against."""
     return {
         "plan": {"digest": key.plan, "name": plan.name, "method": plan.method.name, "preset": plan.preset},
         "round": key.round,
@@ -122,6 +124,7 @@ def release_body(
         "class_counts": class_counts(contribution.released, plan.task.classes),
         "destination": {"address": destination.address, "certificate": destination.certificate},
         "policy": policy_digest,
+        "min_records_per_class": class_floor,
         "guarantee": guarantee.to_json(),
         "audit": {"result": audit},
         "learns": learns(schema),

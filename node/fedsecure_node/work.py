@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
 
 from fedsecure.data.dataset import Dataset
-from fedsecure.errors import ConfigError, FedSecureError, PolicyError, RemoteProtocolError
+from fedsecure.errors import FedSecureError, PolicyError, RemoteProtocolError
 from fedsecure.method import Cancelled, ClientContext, Method
 from fedsecure.plan import Plan
 from fedsecure.randomness import node_seed
 from fedsecure.wire.codec import Payload, encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_node.approvals import standing, verdict
+from fedsecure_node.approvals import Verdict, standing
 from fedsecure_node.broadcasts import check_announced, read_broadcast
 from fedsecure_node.connect import Link
 from fedsecure_node.egress import Gate
-from fedsecure_node.institution import CurrentPolicy, read_policy
+from fedsecure_node.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
 from fedsecure_node.localdata import LoadData
 from fedsecure_node.progress import Reporter
 from fedsecure_node.releases import STATE_WORDS, Release
@@ -37,6 +36,7 @@ class Outcome(Enum):
     SENT = "sent"
     HELD = "held"
     LATE = "late"
+    STILL = "still"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ExchangeDesk:
         stop: threading.Event,
         *,
         node_id: str,
-        policy_path: Path,
+        watch: PolicyWatch,
         build_method: BuildMethod,
         load_data: LoadData,
         device: str,
@@ -71,12 +71,13 @@ class ExchangeDesk:
         self._reporter = reporter
         self._stop = stop
         self._node = node_id
-        self._policy_path = policy_path
+        self._watch = watch
         self._build = build_method
         self._load = load_data
         self._device = device
         self._methods: dict[str, Method] = {}
         self._told_held: set[int] = set()
+        self._told_still = ""
 
     def method(self, plan: Plan) -> Method:
         """The method of a plan, built once."""
@@ -86,8 +87,17 @@ class ExchangeDesk:
         return self._methods[digest]
 
     def answer(self, work: pb.Exchange, link: Link) -> Outcome:
-        """Compute (or take up again) and send one contribution. Raises the reason for which the node cannot."""
-        task = self._admit(work)
+        """Compute (or take up again) and send one contribution. Raises the reason for which the node cannot. While the
+        policy cannot be read it does neither (``Outcome.STILL``); it is asked again until the exchange is over."""
+        try:
+            return self._answer(self._admit(work), link)
+        except PolicyUnusable as fault:
+            if self._told_still != str(fault):
+                self._told_still = str(fault)
+                self._reporter.say("still", f"{fault}; the node holds still: nothing is computed and nothing leaves")
+            return Outcome.STILL
+
+    def _answer(self, task: _Task, link: Link) -> Outcome:
         for old in self._gate.open_releases(task.key.plan):
             if old.key != task.key:
                 self._gate.close(old, "its exchange is over")
@@ -96,19 +106,25 @@ class ExchangeDesk:
             raise PolicyError(f"release {release.number} is {STATE_WORDS[release.state]}", hint="start a new run")
         if release is not None and release.state == "held":
             return self._held(release)
-        data = self._load(task.plan)
-        task.policy.policy.check_records(len(data))
+        data = self._records(task)
         finished = self._store.runs.finished(task.key)
         if finished is None:
             finished = self._compute(task, data, link)
             if finished is None:
                 return Outcome.LATE
-        elif finished.broadcast != work.broadcast_digest:
+        elif finished.broadcast != task.work.broadcast_digest:
             raise RemoteProtocolError(
                 f"{task.key}: the coordinator asks again, with another broadcast than the one answered",
                 hint="the coordinator lost its state or misbehaves; ask its operator",
             )
-        return self._release(task, finished, data, link)
+        return self._release(task, finished, link)
+
+    def _records(self, task: _Task) -> Dataset:
+        """The records that take part under the policy: the only ones that a method or the gate ever sees."""
+        policy = task.policy.policy
+        data = policy.taking_part(self._load(task.plan))
+        policy.check_records(len(data))
+        return data
 
     def _admit(self, work: pb.Exchange) -> _Task:
         """Check what was asked for against the plan, and the plan against approval and policy, as both are now."""
@@ -126,15 +142,16 @@ class ExchangeDesk:
             )
         step = method.exchanges.index(work.exchange)
         key = ExchangeKey(work.plan_digest, work.round, step, work.attempt, work.exchange)
-        try:
-            current = read_policy(self._policy_path)
-        except ConfigError as error:
-            raise PolicyError(f"no usable policy, so nothing is allowed: {error}") from None
+        return _Task(key, plan, method, self._allowed(plan, work.plan_digest), work)
+
+    def _allowed(self, plan: Plan, digest: str) -> CurrentPolicy:
+        """The policy, when it and the institution's decision allow the plan at this moment. Raises ``PolicyError``, or
+        ``PolicyUnusable`` when the policy cannot be read."""
+        current = self._watch.read()
         current.policy.check_plan(plan)
-        judged = verdict(plan, self._policy_path)
-        if standing(seen, judged) != "go":
+        if standing(self._store.plans.get(digest), Verdict(current.policy, (), "")) != "go":
             raise PolicyError(f"plan {plan.name}: is not approved (any more) at this institution")
-        return _Task(key, plan, method, current, work)
+        return current
 
     def _compute(self, task: _Task, data: Dataset, link: Link) -> Finished | None:
         key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
@@ -175,8 +192,11 @@ class ExchangeDesk:
             device=self._device,
         )
 
-    def _release(self, task: _Task, finished: Finished, data: Dataset, link: Link) -> Outcome:
-        """Check the stored bytes once more, log them, and send them unless they are held."""
+    def _release(self, task: _Task, finished: Finished, link: Link) -> Outcome:
+        """Check the stored bytes once more, against the policy and the approval as they are now: computing takes its
+        time. Then log them, and send them unless they are held."""
+        task = replace(task, policy=self._allowed(task.plan, task.key.plan))
+        data = self._records(task)
         payload = self._store.runs.payload(finished)
         contribution = self._gate.check(task.plan, task.method, task.key, payload, data.counts(), task.policy.policy)
         release = self._gate.log(task.plan, task.method, finished, payload, contribution, task.policy, link.destination)

@@ -30,7 +30,13 @@ from fedsecure.plan import Plan, load_plan
 CLASSES = ("a", "b", "c")
 POLICY: dict[str, Any] = {
     "format": 1,
-    "plans": {"methods": ["fedaf", "feddm", "fedavg"], "approval": "rule", "min_records": 1, "shared_randomness": True},
+    "plans": {
+        "methods": ["fedaf", "feddm", "fedavg"],
+        "approval": "rule",
+        "min_records": 1,
+        "min_records_per_class": 4,
+        "shared_randomness": True,
+    },
     "condensation": {"init": ["noise"], "min_records_per_class": 4},
 }
 PLAN: dict[str, Any] = {

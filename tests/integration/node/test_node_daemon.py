@@ -17,7 +17,9 @@ from fedsecure.errors import (
     RemoteProtocolError,
     RunAborted,
 )
+from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node import institution
 from fedsecure_node.releases import fold
 
 
@@ -153,12 +155,11 @@ def test_a_policy_that_forbids_the_plan_is_named_to_the_coordinator(site, script
     node.join()
     assert isinstance(node.error, PolicyError)
     assert script.joined == []
-    assert script.refusals == [
-        (plan.digest(), "the institution's policy refuses: plans.max_rounds: 500 rounds (allowed: <= 100)")
-    ]
+    assert script.refusals == [(plan.digest(), "the institution's policy forbids it (rule plans.max_rounds)")]
 
 
-def test_no_policy_no_run(site, script, plan_of):
+def test_no_policy_no_run(site, script, plan_of, monkeypatch):
+    monkeypatch.setattr(institution, "ABSENT_GRACE_S", 1.0)
     (site.folder / "policy.toml").unlink()
     script.offer(plan_of())
     node = site.start(exit_when_done=True)
@@ -168,6 +169,68 @@ def test_no_policy_no_run(site, script, plan_of):
     assert script.joined == []
     assert len(script.refusals) == 1
     assert str(site.folder) not in script.refusals[0][1]
+
+
+def test_records_of_small_classes_are_neither_trained_on_nor_counted(site, script, plan_of):
+    script.offer(plan := plan_of())
+    script.ask(plan)
+    script.end(plan)
+    node = site.start(exit_when_done=True)
+    node.join()
+    assert node.error is None, node.text
+    (data,) = script.complete.values()
+    (release,) = fold(site.records()).values()
+    summed = Tensors.from_bytes(data[: release.body["payload"]["summed_bytes"]])
+    assert int(summed["records"][0]) == 27  # 15 + 12, without the class of 4
+    assert release.body["min_records_per_class"] == 10
+
+
+@pytest.mark.parametrize("fault", ["empty", "typo", "writable"])
+def test_a_policy_at_fault_for_a_moment_holds_the_node_still_and_no_longer(site, script, plan_of, fault):
+    script.offer(plan := plan_of())
+    script.ask(plan)
+    node = site.start()
+    node.until(lambda: script.complete)
+    path = site.folder / "policy.toml"
+    if fault == "writable":
+        path.chmod(0o666)
+    else:
+        path.write_text("" if fault == "empty" else path.read_text().replace("approval", "aproval"))
+    script.ask(plan, 1)
+    node.until(lambda: "holds still" in node.text)
+    time.sleep(1.5)
+    assert (len(script.complete), script.refusals) == (1, [])
+    assert kinds(site) == ["release", "sending", "acknowledged"]
+    path.chmod(0o644)
+    site.policy()
+    node.until(lambda: len(script.complete) == 2)
+    node.end()
+    assert script.refusals == []
+
+
+def test_a_policy_that_is_gone_for_good_ends_the_run(site, script, plan_of, monkeypatch):
+    monkeypatch.setattr(institution, "ABSENT_GRACE_S", 2.0)
+    script.offer(plan := plan_of())
+    node = site.start()
+    node.until(lambda: script.joined)
+    (site.folder / "policy.toml").unlink()
+    node.until(lambda: "holds still" in node.text)
+    assert script.refusals == []
+    node.until(lambda: script.refusals)
+    node.end()
+    assert script.refusals == [(plan.digest(), "no usable policy at this institution, so nothing is allowed")]
+
+
+def test_a_policy_that_forbids_while_it_computes_lets_nothing_leave(site, script, plan_of):
+    script.offer(plan := plan_of(settings={"local_steps": 3000}))
+    script.ask(plan)
+    node = site.start()
+    node.until(lambda: "computing" in node.text)
+    site.policy(min_records=28)
+    node.until(lambda: script.refusals or script.complete)
+    node.end()
+    assert script.complete == {}
+    assert "rule plans.min_records" in script.refusals[0][1]
 
 
 def test_a_policy_made_stricter_in_the_middle_stops_the_run(site, script, plan_of):
@@ -309,7 +372,7 @@ def test_records_that_do_not_fit_are_not_described_to_the_coordinator(site, scri
 
 
 def test_too_few_records_take_no_part_until_the_policy_says_so(site, script, plan_of):
-    site.policy(min_records=32)
+    site.policy(min_records=28)
     script.offer(plan := plan_of())
     node = site.start()
     node.until(lambda: script.refusals)
@@ -317,9 +380,9 @@ def test_too_few_records_take_no_part_until_the_policy_says_so(site, script, pla
     assert script.refusals == [
         (plan.digest(), "checking the data: the institution's policy forbids it (rule plans.min_records)")
     ]
-    site.policy(min_records=31)
+    site.policy(min_records=27)  # the four records of the small class do not count
     node.until(lambda: script.joined)
-    site.policy(min_records=32)
+    site.policy(min_records=28)
     script.ask(plan)
     node.until(lambda: len(script.refusals) == 2)
     node.end()

@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import pytest
 
-from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.errors import ConfigError, LocalProtocolError, PolicyError
 from fedsecure_node.approvals import RULE, approve, consider, refuse, standing, verdict, who
-from fedsecure_node.describe import describe, human_bytes
+from fedsecure_node.describe import describe, duration, human_bytes
+from fedsecure_node.institution import ABSENT_GRACE_S, PolicyWatch, read_policy
 
 
-def look(node):
-    seen, judged = consider(node.store, node.store.plans.get(node.plan.digest()), node.settings.policy)
+def look(node, watch=None):
+    watch = watch or PolicyWatch(node.settings.policy)
+    seen, judged = consider(node.store, node.store.plans.get(node.plan.digest()), watch)
     return seen, judged, standing(seen, judged)
 
 
 def test_no_policy_no_run(node):
     node.settings.policy.unlink()
-    seen, judged, stand = look(node)
+    now = [100.0]
+    watch = PolicyWatch(node.settings.policy, lambda: now[0])
+    assert look(node, watch)[2] == "still"  # an editor may be replacing it
+    now[0] += ABSENT_GRACE_S
+    seen, judged, stand = look(node, watch)
     assert (stand, seen.decision) == ("no", "pending")
     assert "no policy, so nothing is allowed" in judged.fault
     with pytest.raises(PolicyError, match="no policy"):
@@ -25,8 +31,13 @@ def test_no_policy_no_run(node):
 
 
 def test_a_broken_policy_allows_nothing(node):
-    node.settings.policy.write_text("format = 1\nplans = 3\n")
-    assert look(node)[2] == "no"
+    now = [100.0]
+    watch = PolicyWatch(node.settings.policy, lambda: now[0])
+    for broken in ("format = 1\nplans = 3\n", "", "format"):
+        node.settings.policy.write_text(broken)
+        now[0] += 1e6
+        seen, judged, stand = look(node, watch)
+        assert (stand, seen.decision, judged.passes) == ("still", "pending", False)
     with pytest.raises(ConfigError, match="policy.toml"):
         approve(node.store, node.settings.policy, node.plan.digest(), by="ada")
 
@@ -121,7 +132,7 @@ def test_a_plan_in_words_names_each_broken_rule(node, plan_of):
         assert f"NO  {rule}" in text
     assert "made for accuracy" in text
     assert "the coordinator knows every draw" in text
-    for rule in verdict(plan, node.settings.policy).violations:
+    for rule in verdict(plan, PolicyWatch(node.settings.policy)).violations:
         assert rule in text
 
 
@@ -135,6 +146,53 @@ def test_plans_of_other_kinds_are_described(node, plan_of):
     assert "trained on the records for 5 steps" in text
     assert "policy: NO - there is none" in text
     assert "not masked" in text
+
+
+def test_deadlines_and_the_floor_of_records_in_words(node, plan_of):
+    text = words(node, plan_of(method={"name": "fedavg", "local_steps": 5}, deadlines={"join": 5400, "exchange": 90}))
+    assert "joining closes 1 h 30 min after the run starts" in text
+    assert "each exchange closes 1 min 30 s after it begins" in text
+    assert "Classes of fewer than 10 records at this institution are left out" in text
+    assert [duration(s) for s in (0.6, 0.2, 59, 86_400, 90_061)] == ["1 s", "0.2 s", "59 s", "1 d", "1 d 1 h"]
+
+
+def test_a_plan_whose_run_is_over_or_left_is_not_approved_in_silence(node):
+    digest, path = node.plan.digest(), node.settings.policy
+    node.store.runs.end(digest, "left", "plans.max_rounds: 5 rounds", 4, 5)
+    with pytest.raises(LocalProtocolError, match=r"left its run: plans\.max_rounds") as caught:
+        approve(node.store, path, digest, by="ada")
+    assert "--rejoin" in caught.value.hint
+    assert node.store.plans.get(digest).decision == "pending"
+    assert approve(node.store, path, digest, by="ada", rejoin=True).decision == "approved"
+    node.store.plans.set_offered(digest, "aborted")
+    with pytest.raises(LocalProtocolError, match=r"its run is over \(aborted"):
+        approve(node.store, path, digest, by="ada", rejoin=True)
+
+
+def test_a_policy_that_a_group_can_write_counts_only_for_a_users_own_group(node, monkeypatch):
+    import grp
+    import os
+    import pwd
+    from types import SimpleNamespace
+
+    path = node.settings.policy
+    path.chmod(0o664)
+    user = pwd.getpwuid(path.stat().st_uid)
+    gid = path.stat().st_gid
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=user.pw_name, pw_gid=gid))
+
+    def group(name, members):
+        monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_mem=members))
+
+    group(user.pw_name, [])
+    read_policy(path)
+    for name, members in ((user.pw_name, ["eve"]), ("staff", [])):
+        group(name, members)
+        with pytest.raises(ConfigError, match=rf"its group {name} can write to it \(mode 0664\)"):
+            read_policy(path)
+    path.chmod(0o644)
+    read_policy(path)
+    assert os.access(path, os.R_OK)
 
 
 def test_sizes_in_words():

@@ -104,6 +104,7 @@ def release_for(node, plan, method, key, contribution):
     body = release_body(
         plan, key, encode_contribution(contribution), contribution, method.schema(key.exchange),
         destination=node.destination, policy_digest="p" * 64, guarantee=NONE, audit="not audited",
+        class_floor=10,
     )  # fmt: skip
     return Release(5, "acknowledged", "2026-01-01T00:00:00Z", "hospital-a", "h" * 64, body)
 

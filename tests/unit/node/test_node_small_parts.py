@@ -47,7 +47,12 @@ def test_pauses_grow_to_a_bound_and_stop_at_once():
         ),
         (DataError("/data/mueller/17.png: damaged"), "the institution's records cannot take part"),
         (PolicyError("release.max_bytes: this release has 7 bytes"), "forbids it (rule release.max_bytes)"),
-        (PolicyError("policy refuses plan x: plans.max_rounds: 5"), "plans.max_rounds: 5"),
+        (
+            PolicyError("policy refuses plan x: plans.max_rounds: 5 (allowed: <= 3); plans.min_nodes: 2"),
+            "the institution's policy forbids it (rule plans.max_rounds, plans.min_nodes)",
+        ),
+        (PolicyError("plan x: is not approved"), "the institution does not allow it"),
+        (PolicyError("/etc/policy.toml: no policy"), "the institution does not allow it"),
         (PrivacyBudgetExceeded("epsilon 3 of 2"), "does not pay for it"),
         (AuditError("advantage 0.4"), "the membership audit forbids it"),
         (RemoteProtocolError("broadcast: tensor w: missing"), "broadcast: tensor w: missing"),
