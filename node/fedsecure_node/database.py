@@ -18,6 +18,10 @@ __all__ = ["Database"]
 FORMAT = 1
 #: How long a verb waits for another process's write before it says that the store is busy (seconds).
 BUSY_S = 10.0
+#: What a full disk asks for. Every write is whole or not there.
+FULL = "free space on the disk, then start again; nothing was lost"
+#: With less than this a file system counts as full (bytes).
+ROOM = 64 * 1024
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -43,30 +47,55 @@ CREATE TABLE IF NOT EXISTS exchanges (
 """
 
 
+_READ_ONLY = "check the permissions of the store and that its file system is mounted for writing"
+#: What to do about a fault of SQLite, by its primary code. Only what says damage says backup.
+_HINTS = {
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore the store from a backup",
+    sqlite3.SQLITE_NOTADB: "the file is damaged: restore the store from a backup",
+}
+
+
+def _hint(error: sqlite3.Error, path: Path) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_IOERR and _is_full(path):
+        return FULL
+    return _HINTS.get(code, "check the health of the disk")
+
+
+def _is_full(path: Path) -> bool:
+    """Whether the file system has no room: SQLite does not always tell that from a fault of the disk."""
+    with suppress(OSError):
+        room = os.statvfs(path.parent)
+        return room.f_bavail * room.f_frsize < ROOM
+    return False
+
+
 class Database:
     """One connection: WAL, ``synchronous=FULL``, explicit transactions. Parameters only, never text put together."""
 
-    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         """Open or create ``path`` (mode 0600). Raises ``ConfigError`` when it is absent, ``StoreError``
         when it is damaged, of another version, or may not be used."""
         self.path = path
-        self._read_only = read_only
         if not exists(path):
-            if not create or read_only:
+            if not create:
                 raise ConfigError(f"{path}: no such store", hint="start the node once, or check --dir")
             with faults(path, "made"):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE))
         try:
             self._connection = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}",
+                f"{path.resolve().as_uri()}?mode=rw",
                 uri=True,
                 isolation_level=None,
                 timeout=BUSY_S,
                 check_same_thread=False,
             )
             self._connection.row_factory = sqlite3.Row
-            if not read_only:
-                self._prepare()
+            self._prepare()
         except sqlite3.Error as error:
             with suppress(AttributeError):
                 self._connection.close()
@@ -90,9 +119,7 @@ class Database:
     def _fault(self, error: sqlite3.Error) -> StoreError:
         if "locked" in str(error) or "busy" in str(error):
             return StoreError(f"{self.path}: busy for {BUSY_S:g} s", hint="another command holds it; try again")
-        return StoreError(
-            f"{self.path}: cannot be used: {error}", hint="check the disk; restore the store from a backup"
-        )
+        return StoreError(f"{self.path}: cannot be used: {error}", hint=_hint(error, self.path))
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
         """All rows of a query."""

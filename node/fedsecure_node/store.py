@@ -19,7 +19,10 @@ from fedsecure_node.logchain import Head
 from fedsecure_node.planbook import PlanBook
 from fedsecure_node.runbook import RunBook
 
-__all__ = ["Store", "now_ms"]
+__all__ = ["HEAD_QUERY", "Store", "now_ms"]
+
+#: Finds the log's signed head in ``store.db``.
+HEAD_QUERY = "SELECT value FROM meta WHERE key = 'log_head'"
 
 
 def now_ms() -> int:
@@ -47,7 +50,8 @@ class Store:
 
     def head(self) -> Head | None:
         """The signed head of the release log, or ``None`` before its first record."""
-        return read_head(self.database)
+        row = self.database.row(HEAD_QUERY)
+        return Head.from_json(row["value"]) if row else None
 
     def set_head(self, head: Head) -> None:
         """Keep the log's new head."""
@@ -75,9 +79,3 @@ class Store:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
-
-
-def read_head(database: Database) -> Head | None:
-    """The log's signed head as the database keeps it."""
-    row = database.row("SELECT value FROM meta WHERE key = 'log_head'")
-    return Head.from_json(row["value"]) if row else None

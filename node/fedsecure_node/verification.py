@@ -4,20 +4,25 @@ key."""
 from __future__ import annotations
 
 import hashlib
+import sqlite3
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from fedsecure.crypto.signatures import identity_fingerprint, verify
-from fedsecure.errors import ConfigError, ReleaseLogError
+from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
-from fedsecure.locks import file_lock
-from fedsecure_node.database import Database
-from fedsecure_node.logchain import Head, Record, verify_log
+from fedsecure_node.logchain import Head, Record, Scan, Verifier, verify_log
 from fedsecure_node.releases import Release, fold
-from fedsecure_node.store import read_head
+from fedsecure_node.snapshot import snapshot
+from fedsecure_node.store import HEAD_QUERY
 
 __all__ = ["Verified", "verify_store"]
+
+#: How often log and head are read again while a daemon writes, and the pause before (seconds).
+TRIES, PAUSE_S = 20, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,45 +35,71 @@ class Verified:
 
 
 def verify_store(folder: Path, public_bytes: bytes) -> Verified:
-    """Check chain, signatures, order and end of the log, and that each release's bytes are those that it names.
+    """Check chain, signatures, order and end of the log, and that each release's bytes, and the policy that it was
+    checked against, are those that it names.
 
-    Changes nothing. Raises ``ReleaseLogError`` naming the record, ``ConfigError`` when there is no store,
-    ``StoreError`` when it cannot be read.
+    Only reads, without any lock: a copy that may only be read will do, and a daemon may write meanwhile. Raises
+    ``ReleaseLogError`` naming the record, ``ConfigError`` when there is no store, ``StoreError`` when it cannot be
+    read.
     """
     if not is_folder(folder):
         raise ConfigError(f"{folder}: no store", hint="check --dir")
     path = folder / "releases.jsonl"
-    with file_lock(folder / "releases.lock", exclusive=False):
-        head = _head(folder)
-        found = verify_log(path, head, partial(verify, public_bytes))
+    found = _at_rest(path, lambda: _head(folder), partial(verify, public_bytes))
     releases = fold(found.records)
     for release in releases.values():
-        _check_bytes(folder, release)
+        _check_file(release, folder / "releases" / f"{release.payload}.bin", release.payload, "its bytes")
+        policy = str(release.body["policy"])
+        _check_file(release, folder / "policies" / f"{policy}.toml", policy, "the policy it was checked against")
     return Verified(found.records, releases, identity_fingerprint(public_bytes))
+
+
+def _at_rest(path: Path, head: Callable[[], Head | None], check: Verifier) -> Scan:
+    """Verify the log against a head that did not move meanwhile; a fault counts once nothing moves any more."""
+    for left in reversed(range(TRIES)):
+        before = head()
+        try:
+            found = verify_log(path, before, check)
+        except ReleaseLogError:
+            if not left or _still(path, before, head):
+                raise
+            continue
+        if head() == before or not left:
+            return found
+    raise AssertionError("the last try returns or raises")
+
+
+def _still(path: Path, before: Head | None, head: Callable[[], Head | None]) -> bool:
+    """Whether neither the log nor its head moves for a moment: a daemon's append has two steps."""
+    size = path.stat().st_size if exists(path) else -1
+    time.sleep(PAUSE_S)
+    return head() == before and (path.stat().st_size if exists(path) else -1) == size
 
 
 def _head(folder: Path) -> Head | None:
     path = folder / "store.db"
     if not exists(path):
         return None
-    database = Database(path, read_only=True)
+    connection = snapshot(path)
     try:
-        return read_head(database)
+        row = connection.execute(HEAD_QUERY).fetchone()
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: is not a node's store: {error}", hint="check --dir") from None
     finally:
-        database.close()
+        connection.close()
+    return Head.from_json(row["value"]) if row else None
 
 
-def _check_bytes(folder: Path, release: Release) -> None:
-    path = folder / "releases" / f"{release.payload}.bin"
+def _check_file(release: Release, path: Path, digest: str, what: str) -> None:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ReleaseLogError(
-            f"release {release.number}: its bytes cannot be read: {path}: {error.strerror}",
+            f"release {release.number}: {what} cannot be read: {path}: {error.strerror}",
             hint="restore the file from a backup; the record itself is sound",
         ) from None
-    if hashlib.sha256(data).hexdigest() != release.payload:
+    if hashlib.sha256(data).hexdigest() != digest:
         raise ReleaseLogError(
-            f"release {release.number}: {path} is not what the log says was released",
+            f"release {release.number}: {path} is not what the log says: {what}",
             hint="the file was damaged or changed after it was logged; restore it from a backup",
         )

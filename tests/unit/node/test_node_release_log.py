@@ -164,10 +164,21 @@ def test_released_bytes_that_changed_or_are_gone_are_found(full):
     path = next((full.settings.store / "releases").glob("*.bin"))
     good = path.read_bytes()
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    with pytest.raises(ReleaseLogError, match="is not what the log says"):
+    with pytest.raises(ReleaseLogError, match="is not what the log says: its bytes"):
         verify(full)
     path.unlink()
     with pytest.raises(ReleaseLogError, match="cannot be read"):
+        verify(full)
+
+
+def test_a_policy_that_changed_or_is_gone_is_found(full):
+    (path,) = (full.settings.store / "policies").glob("*.toml")
+    good = path.read_bytes()
+    path.write_bytes(good + b"# allows more")
+    with pytest.raises(ReleaseLogError, match="release 1: .* is not what the log says: the policy"):
+        verify(full)
+    path.unlink()
+    with pytest.raises(ReleaseLogError, match="release 1: the policy it was checked against cannot be read"):
         verify(full)
 
 
