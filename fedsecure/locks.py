@@ -11,7 +11,7 @@ from pathlib import Path
 from fedsecure.errors import ConfigError
 from fedsecure.files import PRIVATE_FILE, exists, faults
 
-__all__ = ["daemon_lock", "file_lock", "is_held"]
+__all__ = ["DAEMON_LOCK", "daemon_lock", "file_lock", "is_held"]
 
 #: The file in a store that its daemon holds; its content is the daemon's process number.
 DAEMON_LOCK = "daemon.lock"

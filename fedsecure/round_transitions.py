@@ -92,12 +92,12 @@ class Transitions:
         return step
 
     def where(self, state: RoundState) -> str:
-        """The state in words, for messages and logs."""
+        """The state in words, for messages and logs. Rounds and attempts count from 1."""
         exchange = self.exchanges[state.exchange]
         if state.phase is Phase.EXCHANGE:
-            return f"round {state.round}, exchange {exchange}, attempt {state.attempt} is open"
+            return f"round {state.round + 1}, exchange {exchange}, attempt {state.attempt + 1} is open"
         if state.phase is Phase.AGGREGATING:
-            return f"round {state.round}, exchange {exchange} is being aggregated"
+            return f"round {state.round + 1}, exchange {exchange} is being aggregated"
         if state.phase is Phase.ABORTED:
             return f"the run is ABORTED ({state.reason}: {state.detail})"
         return "nodes are still joining" if state.phase is Phase.JOINING else "the run is COMPLETED"
@@ -143,8 +143,8 @@ class Transitions:
     def _contributes(self, state: RoundState, event: ContributionAccepted) -> Step:
         if (event.round, event.exchange, event.attempt) != (state.round, self.exchanges[state.exchange], state.attempt):
             raise RemoteProtocolError(
-                f"node {event.node}: contribution to round {event.round}, exchange {event.exchange}, "
-                f"attempt {event.attempt} is not due: {self.where(state)}",
+                f"node {event.node}: contribution to round {event.round + 1}, exchange {event.exchange}, "
+                f"attempt {event.attempt + 1} is not due: {self.where(state)}",
                 hint="ask for the next work",
             )
         known = state.contributed.get(event.node)
@@ -152,7 +152,7 @@ class Transitions:
             return state, ()
         if known is not None:
             raise RemoteProtocolError(
-                f"node {event.node}: another contribution to round {event.round}, {event.exchange} is accepted",
+                f"node {event.node}: another contribution to round {event.round + 1}, {event.exchange} is accepted",
                 hint="a contribution cannot be replaced",
             )
         if state.phase is not Phase.EXCHANGE or event.node not in state.cohort:

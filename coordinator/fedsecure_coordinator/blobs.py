@@ -22,10 +22,11 @@ class DamagedBlob(StoreError):
 
 
 class BlobStore:
-    """Blobs in one folder. Methods raise ``StoreError`` naming the file, of which ``DamagedBlob`` is one kind."""
+    """Blobs in one folder, made if missing, unless it is only for ``reading``. Methods raise ``StoreError`` naming the
+    file, of which ``DamagedBlob`` is one kind."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = private_folder(folder)
+    def __init__(self, folder: Path, *, reading: bool = False) -> None:
+        self._folder = folder if reading else private_folder(folder)
 
     def clean(self) -> None:
         """Remove what a crash left half written. Only for the one process that writes."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedsecure.commands.output import JsonOption, emit_json, say
-from fedsecure.errors import ConfigError, RunAborted, StoreError
+from fedsecure.commands.output import JsonOption, emit_json, note, say
+from fedsecure.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from fedsecure_coordinator.journal import Journal, RunRow
+    from fedsecure_coordinator.journal import Access, Journal, RunRow
     from fedsecure_coordinator.settings import CoordinatorSettings
 
 __all__ = ["app"]
@@ -99,14 +99,20 @@ def submit(
     """Add a run. A daemon that is running takes it up within a second."""
     from fedsecure_coordinator.setup import submit_plan
 
-    with _Store(folder, create=True) as store:
+    with _Store(folder, "create") as store:
         row, new = submit_plan(store.journal, plan, max_nodes=store.settings.limits.max_nodes)
-        if as_json:
-            emit_json({"digest": row.digest, "name": row.name, "new": new, "state": row.phase})
-            return
-        say(row.digest)
-        if not new:
-            say(f"known already: {row.phase}" + (f" ({row.reason})" if row.reason else ""))
+    if row.ended:
+        raise ConfigError(
+            f"run {row.digest[:12]} ({row.name}): is over already: {row.phase}"
+            + (f" ({row.reason})" * bool(row.reason)),
+            hint="a plan runs once: change its name or seed to run it again",
+        )
+    if as_json:
+        emit_json({"digest": row.digest, "name": row.name, "new": new, "state": row.phase})
+        return
+    say(row.digest)
+    if not new:
+        note(f"known already: {row.phase}")
 
 
 @app.command()
@@ -121,18 +127,8 @@ def run(
     With --exit-when-done the exit code is 17 when a run was aborted.
     """
     from fedsecure_coordinator.process import run_daemon
-    from fedsecure_coordinator.settings import load_settings
 
-    aborted = run_daemon(
-        load_settings(folder), plans=tuple(plan or ()), exit_when_done=exit_when_done, log_format=log_format.value
-    )
-    if aborted:
-        first = aborted[0]
-        raise RunAborted(
-            f"run {first.digest[:12]} ({first.name}) was aborted: {first.reason}"
-            + (f"; and {len(aborted) - 1} more" if len(aborted) > 1 else ""),
-            hint="see `fedsecure coordinator status`",
-        )
+    run_daemon(folder, plans=tuple(plan or ()), exit_when_done=exit_when_done, log_format=log_format.value)
 
 
 @app.command()
@@ -146,14 +142,18 @@ def status(
 
     if watch and as_json:
         raise ConfigError("--watch and --json exclude each other", hint="ask for --json as often as needed")
-    with _Store(folder, create=True) as store:
-        if watch:
-            show_live(lambda: status_of(store.settings, store.journal))
-        elif as_json:
-            emit_json(status_of(store.settings, store.journal))
-        else:
-            for line in status_lines(status_of(store.settings, store.journal)):
-                say(line)
+
+    def look() -> dict[str, Any]:
+        with _Store(folder) as store:
+            return status_of(store.settings, store.journal)
+
+    if watch:
+        show_live(look)
+    elif as_json:
+        emit_json(look())
+    else:
+        for line in status_lines(look()):
+            say(line)
 
 
 @app.command()
@@ -161,7 +161,7 @@ def runs(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List all runs, and how they ended."""
     from fedsecure_coordinator.views import run_summary
 
-    with _Store(folder, create=True) as store:
+    with _Store(folder) as store:
         found = [run_summary(row) for row in store.journal.runs()]
     if as_json:
         emit_json({"runs": found})
@@ -177,18 +177,25 @@ def abort(
     run: RunArgument,
     folder: DirOption = Path(),
     reason: Annotated[str, typer.Option(help="Why, for the nodes and the record.")] = "ended by the operator",
+    as_json: JsonOption = False,
 ) -> None:
     """End a run. It keeps its history; nodes are told the reason."""
     from fedsecure.locks import is_held
 
-    with _Store(folder) as store:
+    with _Store(folder, "write") as store:
         row = _row(store.journal, run)
         if row.ended:
             raise ConfigError(f"run {row.digest[:12]} ({row.name}) is over already: {row.phase}")
-        store.journal.request_abort(row.digest, " ".join(reason.split())[:500])
-        say(f"run {row.digest[:12]} ({row.name}) is being ended")
-        if not is_held(store.settings.store):
-            say("the daemon is not running: it ends when the daemon next starts")
+        text = " ".join(reason.split())[:500]
+        store.journal.request_abort(row.digest, text)
+        running = is_held(store.settings.store)
+    if as_json:
+        daemon = "running" if running else "stopped"
+        emit_json({"digest": row.digest, "name": row.name, "reason": text, "daemon": daemon})
+        return
+    say(f"run {row.digest[:12]} ({row.name}) is being ended")
+    if not running:
+        say("the daemon is not running: it ends when the daemon next starts, before anything else is done for it")
 
 
 @app.command()
@@ -204,7 +211,7 @@ def export(
     from fedsecure_coordinator.export import export_run
 
     with _Store(folder) as store:
-        blobs = BlobStore(store.settings.store / "blobs")
+        blobs = BlobStore(store.settings.store / "blobs", reading=True)
         row = _row(store.journal, run)
         try:
             files = export_run(store.journal, blobs, row, out, build_method)
@@ -212,10 +219,23 @@ def export(
             row = _row(store.journal, row.digest)
             files = export_run(store.journal, blobs, row, out, build_method)
     if as_json:
-        emit_json({"digest": row.digest, "files": {what: str(path) for what, path in files.items()}})
+        emit_json(
+            {
+                "digest": row.digest,
+                "state": row.phase,
+                "reason": row.reason,
+                "files": {what: str(path) for what, path in files.items()},
+            }
+        )
         return
     for path in files.values():
         say(str(path))
+    if row.phase != "COMPLETED":
+        note(
+            f"run {row.digest[:12]} ({row.name}) was ABORTED ({row.reason}): this is its last state, no finished model"
+            if row.ended
+            else f"run {row.digest[:12]} ({row.name}) is not over: this is its latest state"
+        )
 
 
 def _row(journal: Journal, text: str) -> RunRow:
@@ -225,15 +245,15 @@ def _row(journal: Journal, text: str) -> RunRow:
 
 
 class _Store:
-    """The settings and the journal of a folder, for one command. Without ``create`` an absent store is an error."""
+    """The settings and the journal of a folder, for one command that only reads unless ``access`` says more."""
 
     settings: CoordinatorSettings
     journal: Journal
 
-    def __init__(self, folder: Path, *, create: bool = False) -> None:
+    def __init__(self, folder: Path, access: Access = "read") -> None:
         from fedsecure_coordinator.setup import open_store
 
-        self.settings, self.journal = open_store(folder, create=create)
+        self.settings, self.journal = open_store(folder, access)
 
     def __enter__(self) -> _Store:
         return self

@@ -15,13 +15,14 @@ import grpc
 
 from fedsecure.errors import ConfigError, FedSecureError
 from fedsecure.files import private_folder
-from fedsecure.locks import daemon_lock
+from fedsecure.locks import DAEMON_LOCK, daemon_lock
 from fedsecure.wire.credentials import TlsFiles, server_credentials
 from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
+from fedsecure_coordinator.listening import check_listen
 from fedsecure_coordinator.notices import Notice
 from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
@@ -29,6 +30,7 @@ from fedsecure_coordinator.runs import BuildMethod
 from fedsecure_coordinator.servicer import Servicer, ServicerLimits
 from fedsecure_coordinator.settings import CoordinatorSettings
 from fedsecure_coordinator.uploads import Uploads
+from fedsecure_coordinator.watch import FileWatch
 from fedsecure_coordinator.worker import Evaluate, Worker
 
 __all__ = ["Daemon"]
@@ -90,6 +92,7 @@ class Daemon:
             stack.enter_context(daemon_lock(store, "coordinator"))
             self.journal = Journal(store / JOURNAL_NAME)
             stack.callback(self.journal.close)
+            self._watch = FileWatch((store / JOURNAL_NAME, store / DAEMON_LOCK))
             blobs = BlobStore(store / "blobs")
             blobs.clean()
             self.registry = Registry(self.journal, blobs, self._build_method, clock=self._clock, listen=self._listen)
@@ -131,6 +134,7 @@ class Daemon:
         )
         servicer = Servicer(self.desk, uploads, gate, bounds, clock=self._clock)
         add_CoordinatorServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+        check_listen(settings.listen)
         try:
             self.port = server.add_secure_port(settings.listen, credentials)
         except RuntimeError:
@@ -163,6 +167,7 @@ class Daemon:
 
     def _tick(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
+            self._watch.check()
             self.registry.pass_deadlines()
             self.registry.take_abort_requests()
 

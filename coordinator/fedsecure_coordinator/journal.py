@@ -14,14 +14,16 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote
 
 from fedsecure.errors import StoreError
-from fedsecure.files import PRIVATE_FILE, faults
+from fedsecure.files import PRIVATE_FILE, exists, faults
 
-__all__ = ["JOURNAL_NAME", "Journal", "RunRow", "Submission"]
+__all__ = ["JOURNAL_NAME", "Access", "Journal", "RunRow", "Submission"]
 
 JOURNAL_NAME = "journal.sqlite"
+Access = Literal["create", "write", "read"]
 
 #: Version of the tables below; a file of another version is refused.
 SCHEMA_VERSION = 1
@@ -102,23 +104,41 @@ class Submission:
     kept: int = 1
 
 
+def _address(path: Path, access: Access) -> str:
+    """The file as SQLite's URI. To read a write-ahead log SQLite wants to make its index file; where there is no log,
+    as after an orderly end, the file is read as one that nobody writes, and nothing is made."""
+    mode = {"create": "rwc", "write": "rw", "read": "ro"}[access]
+    still = "&immutable=1" if access == "read" and not exists(path.with_name(f"{path.name}-wal")) else ""
+    return f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}{still}"
+
+
 _RUN_COLUMNS = ", ".join(RunRow.__slots__)
 _SUBMISSION_COLUMNS = ", ".join(Submission.__slots__)
 
 
 class Journal:
-    """Open (and create) the journal. Safe to share between threads. Raises ``StoreError`` naming the file."""
+    """The journal in a file. Safe to share between threads. Raises ``StoreError`` naming the file.
 
-    def __init__(self, path: Path) -> None:
+    ``access``: ``create`` makes the file if it is missing, ``write`` needs it to be there, and ``read`` neither makes
+    nor writes any file.
+    """
+
+    def __init__(self, path: Path, access: Access = "create") -> None:
         self._path, self._lock, self._depth = path, threading.RLock(), 0
         with faults(path, "opened"):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
+            how = os.O_RDONLY if access == "read" else os.O_RDWR | (os.O_CREAT if access == "create" else 0)
+            os.close(os.open(path, how | os.O_CLOEXEC, PRIVATE_FILE))
         try:
-            self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                _address(path, access), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
         except sqlite3.Error as error:
             raise StoreError(f"{path}: cannot be opened: {error}", hint="check the store's permissions") from None
         try:
             with self._guard():
+                if access == "read":
+                    self._check_version()
+                    return
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
                 self._create()
@@ -128,16 +148,19 @@ class Journal:
 
     def _create(self) -> None:
         with self.transaction():
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
+            if self._db.execute("PRAGMA user_version").fetchone()[0] == 0:
                 for statement in _TABLES.split(";"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            elif version != SCHEMA_VERSION:
-                raise StoreError(
-                    f"{self._path}: journal of format {version} where {SCHEMA_VERSION} is due",
-                    hint="use the version of fedsecure that wrote it",
-                )
+            self._check_version()
+
+    def _check_version(self) -> None:
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{self._path}: journal of format {version} where {SCHEMA_VERSION} is due",
+                hint="use the version of fedsecure that wrote it",
+            )
 
     def close(self) -> None:
         """Close the file; committed transactions are on disk already."""

@@ -1,22 +1,27 @@
-"""The daemon with everything a process adds: signals, the operator's display, torch."""
+"""The daemon with everything a process adds: signals, the operator's display, standard error, torch, the exit."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedsecure.commands.output import fail
+from fedsecure.errors import FedSecureError, RunAborted
 from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure_coordinator.daemon import Daemon
 from fedsecure_coordinator.evaluation import evaluator
 from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.progress import LogFormat, Progress
-from fedsecure_coordinator.settings import CoordinatorSettings
+from fedsecure_coordinator.settings import load_settings
 from fedsecure_coordinator.setup import submit_plan
+from fedsecure_coordinator.spoken import real_stderr
 from fedsecure_coordinator.views import run_view
 
 __all__ = ["run_daemon"]
@@ -25,23 +30,44 @@ __all__ = ["run_daemon"]
 SHOWN = 10
 
 
-def run_daemon(
-    settings: CoordinatorSettings, *, plans: Sequence[Path], exit_when_done: bool, log_format: LogFormat
-) -> list[RunRow]:
-    """Run until a signal, or with ``exit_when_done`` until all runs ended; then returns the aborted ones, else none.
+def run_daemon(folder: Path, *, plans: Sequence[Path], exit_when_done: bool, log_format: LogFormat) -> None:
+    """Run until a signal, or with ``exit_when_done`` until all runs ended.
 
-    Raises what ``Daemon`` and ``submit_plan`` raise.
+    Raises what ``load_settings``, ``Daemon`` and ``submit_plan`` raise, and ``RunAborted`` when, with
+    ``exit_when_done``, a run was aborted. With JSON logs an error is one more record, and ``SystemExit`` its exit code.
     """
-    shown: list[Daemon] = []
+    started: list[Daemon] = []
+    fault: FedSecureError | None = None
+    code = 0
+    with real_stderr() as stream:
+        progress = Progress(stream, log_format, lambda: _views(started))
+        with progress.showing():
+            try:
+                _serve(folder, started, progress, plans, exit_when_done)
+            except FedSecureError as error:
+                fault, code = error, error.exit_code
+            except Exception as error:
+                if log_format == "text":
+                    raise
+                code = 1
+                fields = {"event": "crashed", "exit_code": code, "traceback": traceback.format_exc()}
+                progress.line(f"{type(error).__name__}: {error}", fields, "critical")
+            if fault is not None and log_format == "json":
+                fields = {"event": "failed", "error": type(fault).__name__, "hint": fault.hint, "exit_code": code}
+                progress.line(str(fault), fields, "error")
+                fault = None
+    if any(daemon.computing() for daemon in started):
+        _leave(fault, code)
+    if fault is not None:
+        raise fault
+    if code:
+        raise SystemExit(code)
 
-    def views() -> list[dict[str, Any]]:
-        if not shown:  # not listening yet
-            return []
-        journal = shown[0].journal
-        rows = sorted(journal.runs(), key=lambda r: (r.ended, -r.created_ms))
-        return [run_view(journal, r) for r in rows[:SHOWN]]
 
-    progress = Progress(sys.stderr, log_format, views)
+def _serve(
+    folder: Path, started: list[Daemon], progress: Progress, plans: Sequence[Path], exit_when_done: bool
+) -> None:
+    settings = load_settings(folder)
     daemon = Daemon(
         settings,
         _build_method,
@@ -50,19 +76,48 @@ def run_daemon(
         warm_up=settings.compute.apply,
     )
     with _signals(daemon), daemon:
-        shown.append(daemon)
+        started.append(daemon)
         for path in plans:
-            submit_plan(daemon.journal, path, max_nodes=settings.limits.max_nodes)
-        with progress.showing():
-            where = f"{settings.listen.rpartition(':')[0]}:{daemon.port}"
-            progress.line(
-                f"ready: federation {settings.federation}, listening on {where}",
-                {"event": "ready", "port": daemon.port},
-            )
-            stopped = daemon.serve(exit_when_done=exit_when_done)
-            progress.line("stopping", {"event": "stopping"})
-        ended = [r for r in daemon.journal.runs() if r.phase == "ABORTED"]
-    return ended if exit_when_done and not stopped else []
+            row, _ = submit_plan(daemon.journal, path, max_nodes=settings.limits.max_nodes)
+            if row.ended:
+                text = f"{row.name} ({row.digest[:12]}): is over already: {row.phase}; change its name or seed"
+                progress.line(text, {"event": "over", "run": row.digest, "state": row.phase}, "warning")
+        where = f"{settings.listen.rpartition(':')[0]}:{daemon.port}"
+        progress.line(
+            f"ready: federation {settings.federation}, listening on {where}", {"event": "ready", "port": daemon.port}
+        )
+        stopped = daemon.serve(exit_when_done=exit_when_done)
+        progress.line("stopping", {"event": "stopping"})
+        aborted = [r for r in daemon.journal.runs() if r.phase == "ABORTED"]
+    if exit_when_done and not stopped and aborted:
+        raise _run_aborted(aborted)
+
+
+def _run_aborted(rows: Sequence[RunRow]) -> RunAborted:
+    first = rows[0]
+    return RunAborted(
+        f"run {first.digest[:12]} ({first.name}) was aborted: {first.reason}"
+        + (f"; and {len(rows) - 1} more" if len(rows) > 1 else ""),
+        hint="see `fedsecure coordinator status`",
+    )
+
+
+def _views(started: Sequence[Daemon]) -> list[dict[str, Any]]:
+    if not started:  # not listening yet
+        return []
+    journal = started[0].journal
+    rows = sorted(journal.runs(), key=lambda r: (r.ended, -r.created_ms))
+    return [run_view(journal, r) for r in rows[:SHOWN]]
+
+
+def _leave(fault: FedSecureError | None, code: int) -> None:
+    """End the process here and now: a computation that cannot be interrupted goes on in a thread, and the interpreter's
+    own end would wait for it or tear it down in the middle. What it computes is made again after the next start."""
+    if fault is not None:
+        fail(fault)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _build_method(plan: Plan) -> Method:

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from typing import IO, Any, Literal
 
@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from fedsecure_coordinator.notices import Notice
-from fedsecure_coordinator.views import figures, sentence
+from fedsecure_coordinator.views import counted_from_1, figures, sentence
 
 __all__ = ["LogFormat", "Progress", "runs_table"]
 
@@ -43,14 +43,14 @@ class Progress:
     def notice(self, notice: Notice) -> None:
         """Report what happened to a run."""
         text = f"{notice.name} ({notice.digest[:12]}): {sentence(notice.kind, notice.detail)}"
-        fields = {"run": notice.digest, "name": notice.name, "event": notice.kind, **notice.detail}
+        fields = {"run": notice.digest, "name": notice.name, "event": notice.kind, **counted_from_1(notice.detail)}
         self.line(text, fields)
 
     def line(self, text: str, fields: dict[str, Any], level: str = "info") -> None:
-        """One line, or one JSON object."""
+        """One line, or one JSON object. A log that cannot be written (a full disk, a closed pipe) stops no run."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         text = "".join(c if c.isprintable() else " " for c in text)  # nothing can steer the operator's terminal
-        with self._lock:
+        with self._lock, suppress(OSError):
             if self._format == "json":
                 record = {"time": now, "level": level, "message": text, **fields}
                 self._stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
@@ -97,7 +97,10 @@ class _Showing(AbstractContextManager[object]):
         self._handler = _Handler(progress)
 
     def __enter__(self) -> object:
-        logging.getLogger("fedsecure").addHandler(self._handler)
+        log = logging.getLogger("fedsecure")
+        self._level = log.level
+        log.setLevel(logging.INFO)
+        log.addHandler(self._handler)
         if self._progress._live is not None:
             self._progress._live.start()
         return self
@@ -105,12 +108,14 @@ class _Showing(AbstractContextManager[object]):
     def __exit__(self, *error: object) -> None:
         if self._progress._live is not None:
             self._progress._live.stop()
-        logging.getLogger("fedsecure").removeHandler(self._handler)
+        log = logging.getLogger("fedsecure")
+        log.removeHandler(self._handler)
+        log.setLevel(self._level)
 
 
 class _Handler(logging.Handler):
     def __init__(self, progress: Progress) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._progress = progress
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -121,4 +126,5 @@ class _Handler(logging.Handler):
                 place = place.tb_next
             where = f" at {place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
             text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}{where}"
-        self._progress.line(" ".join(text.split()), {"logger": record.name}, record.levelname.lower())
+        fields = {"logger": record.name, **getattr(record, "fields", {})}
+        self._progress.line(" ".join(text.split()), fields, record.levelname.lower())

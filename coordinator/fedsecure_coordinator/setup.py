@@ -11,7 +11,8 @@ from fedsecure.config import validate
 from fedsecure.errors import ConfigError
 from fedsecure.files import PUBLIC_FILE, create_durably, exists, faults, private_folder
 from fedsecure.plan import load_plan
-from fedsecure_coordinator.journal import JOURNAL_NAME, Journal, RunRow
+from fedsecure_coordinator.journal import JOURNAL_NAME, Access, Journal, RunRow
+from fedsecure_coordinator.preparation import check_fits, physical_memory
 from fedsecure_coordinator.settings import CONFIG_NAME, CoordinatorSettings, load_settings
 
 __all__ = ["check_new", "example", "open_store", "submit_plan", "write_settings"]
@@ -42,21 +43,25 @@ def write_settings(folder: Path, *, federation: str, listen: str) -> Path:
     return path
 
 
-def open_store(folder: Path, *, create: bool) -> tuple[CoordinatorSettings, Journal]:
-    """Settings and journal of ``folder``. Raises ``ConfigError`` for an absent store, unless ``create`` is set."""
+def open_store(folder: Path, access: Access) -> tuple[CoordinatorSettings, Journal]:
+    """Settings and journal of ``folder``. Raises ``ConfigError`` for an absent store, unless ``access`` creates it."""
     settings = load_settings(folder)
     path = settings.store / JOURNAL_NAME
-    if create:
+    if access == "create":
         private_folder(settings.store)
     elif not exists(path):
-        raise ConfigError(f"{settings.store}: no run was ever submitted here", hint="fedsecure coordinator submit PLAN")
-    return settings, Journal(path)
+        raise ConfigError(
+            f"{settings.store}: no run was ever submitted here, and no daemon has begun (or the store was removed)",
+            hint="fedsecure coordinator submit PLAN, or fedsecure coordinator run; a removed store needs its backup",
+        )
+    return settings, Journal(path, access)
 
 
 def submit_plan(journal: Journal, path: Path, *, max_nodes: int) -> tuple[RunRow, bool]:
     """Add the run of a plan file; returns its row, and whether it is new.
 
-    Raises ``ConfigError`` for a plan that is wrong, or that names or needs more nodes than this coordinator serves.
+    Raises ``ConfigError`` for a plan that is wrong, that names or needs more nodes than this coordinator serves, or
+    that needs more memory than this machine has.
     """
     plan, _ = load_plan(path)
     needed = max(plan.cohort.min_nodes, len(plan.cohort.nodes))
@@ -65,6 +70,7 @@ def submit_plan(journal: Journal, path: Path, *, max_nodes: int) -> tuple[RunRow
             f"{path}: cohort of {needed} nodes (allowed: <= {max_nodes})",
             hint="raise limits.max_nodes in coordinator.toml",
         )
+    check_fits(plan, physical_memory())
     row = RunRow(plan.digest(), plan.name, plan.canonical(), time.time_ns() // 1_000_000)
     new = journal.add_run(row)
     return next(r for r in journal.runs() if r.digest == row.digest), new

@@ -36,7 +36,7 @@ def status_lines(status: dict[str, Any]) -> Iterator[str]:
     """It as lines of text."""
     yield _headline(status)
     for run in status["runs"]:
-        nodes, deadline = run["nodes"], run["deadline"] or "-"
+        nodes = run["nodes"]
         at = f"round {run['round']}/{run['rounds']}"
         yield f"{run['digest'][:12]}  {run['name']}  {run['method']}  {run['state']}  {at}"
         if run["reason"]:
@@ -45,11 +45,18 @@ def status_lines(status: dict[str, Any]) -> Iterator[str]:
         for node, why in nodes["refused"].items():
             yield f"    refused: {node}: {why}"
         if nodes["cohort"]:
-            waiting = sorted(set(nodes["cohort"]) - set(nodes["contributed"]))
-            yield f"    {run['exchange']}: due from {', '.join(waiting) or 'nobody'} until {deadline}"
+            yield f"    {run['exchange']}: {_waits_for(run)}"
         for entry in run["history"][-3:]:
             late = f"; too late: {', '.join(entry['stragglers'])}" if entry["stragglers"] else ""
             yield f"    round {entry['round']}: {figures(entry['metrics'])}{late}"
+
+
+def _waits_for(run: dict[str, Any]) -> str:
+    """What the current exchange waits for."""
+    if run["state"] == "AGGREGATING":
+        return f"aggregating {len(run['nodes']['contributed'])} contributions"
+    waiting = sorted(set(run["nodes"]["cohort"]) - set(run["nodes"]["contributed"]))
+    return f"due from {', '.join(waiting) or 'nobody'} until {run['deadline'] or '-'}"
 
 
 def show_live(status: Callable[[], dict[str, Any]]) -> None:

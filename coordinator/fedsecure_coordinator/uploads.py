@@ -102,7 +102,8 @@ class Uploads:
             return None
         if known.payload != key.payload_digest:
             raise RemoteProtocolError(
-                f"node {slot.node}: another contribution to round {slot.round}, {slot.exchange} is already accepted",
+                f"node {slot.node}: another contribution to round {slot.round + 1}, {slot.exchange} "
+                "is already accepted",
                 hint="a contribution cannot be replaced",
             )
         return known.bytes

@@ -11,7 +11,7 @@ from fedsecure.errors import ConfigError
 from fedsecure.rounds import RoundState
 from fedsecure_coordinator.journal import Journal, RunRow
 
-__all__ = ["figures", "find_run", "moment", "run_summary", "run_view", "sentence"]
+__all__ = ["counted_from_1", "figures", "find_run", "moment", "run_summary", "run_view", "sentence"]
 
 
 def moment(milliseconds: int) -> str | None:
@@ -97,6 +97,11 @@ def _history(journal: Journal, row: RunRow) -> list[dict[str, Any]]:
         }
         for round_ in sorted(cohorts)
     ]
+
+
+def counted_from_1(detail: dict[str, Any]) -> dict[str, Any]:
+    """A notice's detail as a log shows it: ``round`` and ``attempt`` count from 1, as in ``status --json``."""
+    return {name: value + 1 if name in ("round", "attempt") else value for name, value in detail.items()}
 
 
 def sentence(kind: str, detail: dict[str, Any]) -> str:

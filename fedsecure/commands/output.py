@@ -10,7 +10,7 @@ import typer
 
 from fedsecure.errors import FedSecureError, StoreError
 
-__all__ = ["JsonOption", "emit_json", "fail", "say"]
+__all__ = ["JsonOption", "emit_json", "fail", "note", "say"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for machines.")]
 
@@ -23,6 +23,11 @@ def say(text: str = "") -> None:
         raise
     except OSError as error:
         raise StoreError(f"standard output: {error.strerror}", hint="free space, or write elsewhere") from None
+
+
+def note(text: str) -> None:
+    """One line beside the result, on stderr: what a person should know and a pipe should not get."""
+    typer.echo(text, err=True)
 
 
 def emit_json(value: Any) -> None:

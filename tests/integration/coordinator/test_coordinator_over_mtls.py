@@ -109,7 +109,7 @@ def test_another_payload_for_an_accepted_contribution_is_refused(live):
     digest = live.submit(live.plan())
     callers = join_all(live, digest)
     callers["a"].contribute(digest, live.give(1))
-    with pytest.raises(RemoteProtocolError, match="another contribution to round 0, one is already accepted"):
+    with pytest.raises(RemoteProtocolError, match="another contribution to round 1, one is already accepted"):
         callers["a"].contribute(digest, live.give(2))
 
 

@@ -205,7 +205,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(run_cli, begin, plan_file, d
     assert process.end(signal.SIGKILL) == -signal.SIGKILL
 
     process = begin()
-    assert process.find("resumed")["where"] == f"round 0, exchange {method.exchanges[0]}, attempt 0 is open"
+    assert process.find("resumed")["where"] == f"round 1, exchange {method.exchanges[0]}, attempt 1 is open"
     a, b = dial("a", process.port), dial("b", process.port)
     assert a.offset(key).complete
     assert a.upload(key, data).complete
@@ -250,7 +250,9 @@ def test_sigterm_is_orderly_and_an_aborted_run_is_exit_17(run_cli, begin, plan_f
     assert "was aborted: quorum: fewer than 2 nodes; missing: a; b" in errors
     (found,) = json.loads(run_cli("runs", "--json", "--dir", coordinator_folder))["runs"]
     assert (found["state"], found["reason"]) == ("ABORTED", "quorum: fewer than 2 nodes; missing: a; b")
-    assert "known already: ABORTED" in run_cli("submit", path, "--dir", coordinator_folder)
+    refused = run_cli("submit", path, "--dir", coordinator_folder, code=3)
+    assert "is over already: ABORTED (quorum" in refused
+    assert "change its name or seed" in refused
     text = run_cli("status", "--dir", coordinator_folder)
     assert "reason: quorum" in text
 
@@ -259,7 +261,13 @@ def test_submitting_and_aborting_while_the_daemon_runs(run_cli, begin, plan_file
     process = begin()
     digest = run_cli("submit", plan_file(), "--dir", coordinator_folder).strip()
     process.find("opened")
-    assert "is being ended" in run_cli("abort", digest[:8], "--reason", "a mistake", "--dir", coordinator_folder)
+    abort = ("abort", digest[:8], "--reason", "a mistake", "--json", "--dir", coordinator_folder)
+    assert json.loads(run_cli(*abort)) == {
+        "digest": digest,
+        "name": "trial",
+        "reason": "a mistake",
+        "daemon": "running",
+    }
     assert process.find("aborted")["reason"] == "operator: a mistake"
     assert "is over already: ABORTED" in run_cli("abort", "trial", "--dir", coordinator_folder, code=3)
     assert process.end(signal.SIGINT) == 0
@@ -287,7 +295,9 @@ def test_the_folder_is_made_by_the_real_steps(run_cli, tmp_path):
     assert "has the fingerprint" in run_cli(*enroll, "--fingerprint", wrong, code=6)
     assert "enrolled: coordinator of steps.example" in run_cli(*enroll, "--fingerprint", ca.fingerprint)
     assert "exists already" in run_cli("init", "--federation", "x.y", "--dns", "h", "--dir", folder, code=3)
-    assert run_cli("runs", "--dir", folder) == "no runs\n"
+    for verb in ("runs", "status"):  # who looks makes nothing
+        assert "no run was ever submitted here" in run_cli(verb, "--dir", folder, code=3)
+    assert not (folder / "store").exists()
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_other_bytes_for_an_accepted_contribution_are_refused(office, toy):
     office.send(office.digest, "a", toy.contribution(1))
     data, key = sealed(office, toy.contribution(2))
     for call in (lambda: office.uploads.offset(key), lambda: office.uploads.receive(key, 0, [data])):
-        with pytest.raises(RemoteProtocolError, match="another contribution to round 0, one is already accepted"):
+        with pytest.raises(RemoteProtocolError, match="another contribution to round 1, one is already accepted"):
             call()
     assert office.journal.traffic(office.digest)[0]["a"][0] == len(encode_contribution(toy.contribution(1)).data)
 
@@ -146,9 +146,9 @@ def test_lies_about_the_bytes(office, toy):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ({"round_": 1}, "round 0, exchange one, attempt 0 is open"),
-        ({"attempt": 1}, "round 0, exchange one, attempt 0 is open"),
-        ({"exchange": "two"}, "round 0, exchange one, attempt 0 is open"),
+        ({"round_": 1}, "round 1, exchange one, attempt 1 is open"),
+        ({"attempt": 1}, "round 1, exchange one, attempt 1 is open"),
+        ({"exchange": "two"}, "round 1, exchange one, attempt 1 is open"),
         ({"node": "z"}, "is not known here"),
     ],
 )
