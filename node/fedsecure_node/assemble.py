@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from fedsecure.crypto.signatures import load_identity, verify
+from fedsecure.files import exists
 from fedsecure.locks import daemon_lock
 from fedsecure_node.connect import connect
 from fedsecure_node.daemon import Connect, Desks, NodeDaemon, stop_on_signals
@@ -19,6 +20,7 @@ from fedsecure_node.progress import Reporter, make_reporter
 from fedsecure_node.releaselog import ReleaseLog
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store import Store
+from fedsecure_node.witness import Witness
 from fedsecure_node.work import BuildMethod, ExchangeDesk
 
 __all__ = ["open_log", "run_node"]
@@ -39,7 +41,15 @@ def open_log(store: Store, settings: NodeSettings) -> ReleaseLog:
         head=store.head,
         set_head=store.set_head,
         clock=_clock,
+        witness=Witness(settings.identity),
     )
+
+
+def _check_never_had_one(settings: NodeSettings) -> None:
+    """Raise ``ReleaseLogError`` when this node had a log: its store is gone, and is not made anew in silence."""
+    witness = Witness(settings.identity)
+    if witness.read() is not None:
+        witness.check((), partial(verify, load_identity(settings.identity).public_bytes))
 
 
 def _build_method() -> BuildMethod:
@@ -68,6 +78,8 @@ def run_node(
     stop = stop or threading.Event()
     reporter = reporter or make_reporter(log_format or settings.log.format)
     try:
+        if not exists(settings.store):
+            _check_never_had_one(settings)
         with Store(settings.store) as store, daemon_lock(store.folder, "node"), stop_on_signals(stop):
             store.clean()
             log = open_log(store, settings)

@@ -14,14 +14,14 @@ from fedsecure_node.cli_options import DirOption
 if TYPE_CHECKING:
     from fedsecure_node.releases import Release
 
-__all__ = ["preview", "refuse", "release", "releases", "verify_log"]
+__all__ = ["forget_log", "preview", "refuse", "release", "releases", "verify_log"]
 
 IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, or at least 8 digits of its SHA-256.")]
 
 
 def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List every release, from the verified log."""
-    from fedsecure_node.releases import STATE_WORDS, fold
+    from fedsecure_node.releases import fold
 
     found = fold(_records(folder)).values()
     if as_json:
@@ -30,7 +30,7 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     if not found:
         say("nothing was released")
     for item in found:
-        say(f"{item.number:>5}  {item.time[:19]}Z  {_line(item)}  {STATE_WORDS[item.state]}")
+        say(f"{item.number:>5}  {item.time[:19]}Z  {_line(item)}  {item.words()}")
 
 
 def _line(item: Release) -> str:
@@ -123,17 +123,26 @@ def verify_log(
 ) -> None:
     """Verify the release log and the bytes of every release: offline, changing nothing. DIR may also be a copied
     store."""
-    from fedsecure.crypto.signatures import load_public_identity
+    from functools import partial
+
+    from fedsecure.crypto.signatures import load_public_identity, verify
     from fedsecure.files import exists
     from fedsecure_node.settings import CONFIG_NAME, load_settings
     from fedsecure_node.verification import verify_store
+    from fedsecure_node.witness import Witness
 
+    witness = known = None
     if exists(folder / CONFIG_NAME, ConfigError):
         settings = load_settings(folder)
         store, key = settings.store, identity or settings.identity.with_suffix(".pub")
+        witness = Witness(settings.identity)
+        known = witness.read()  # before the log, which may grow meanwhile
     else:
         store, key = folder, identity or folder / "identity.pub"
-    found = verify_store(store, load_public_identity(key))
+    public = load_public_identity(key)
+    found = verify_store(store, public)
+    if witness is not None and known is not None:
+        witness.check(found.records, partial(verify, public), known)
     if as_json:
         emit_json(
             {
@@ -142,7 +151,29 @@ def verify_log(
                 "releases": len(found.releases),
                 "head": found.records[-1].hash if found.records else None,
                 "identity": found.identity,
+                "forgotten": found.forgotten,
             }
         )
         return
     say(f"{len(found.records)} records of {len(found.releases)} releases: whole, in order, signed by {found.identity}")
+    if found.forgotten:
+        say(f"an earlier log was forgotten by {found.forgotten['by']}: {found.forgotten['reason']}")
+
+
+def forget_log(
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="What happened to the store; kept in the new log.")],
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Go on without a release log that is lost, old or damaged: the new log's first record says who gave it up and
+    why."""
+    from fedsecure_node.approvals import who
+    from fedsecure_node.forgetting import forget_log as forget
+    from fedsecure_node.settings import load_settings
+
+    done = forget(load_settings(folder), reason=reason, by=who())
+    if as_json:
+        emit_json({"by": done.by, "reason": done.reason, "fault": done.fault, "kept": done.kept or None})
+        return
+    say(f"forgotten by {done.by}: {done.fault}")
+    say(f"what is left of the old log: {done.kept or 'nothing'}; a new log begins with this as its first record")

@@ -68,6 +68,7 @@ class NodeDaemon:
         backoff = Backoff(self._stop)
         try:
             while not self._stop.is_set():
+                self._desks.store.check_there()
                 try:
                     link = self._connect(self._stop)
                 except WireError as error:
@@ -87,6 +88,7 @@ class NodeDaemon:
         self._reporter.say("connected", f"connected to {link.destination.address} ({link.destination.certificate})")
         try:
             while not self._stop.is_set():
+                self._desks.store.check_there()
                 self._desks.plans.tend(link)
                 if self._all_done():
                     return True

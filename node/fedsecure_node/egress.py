@@ -164,8 +164,10 @@ class Gate:
         contribution: Contribution,
         policy: CurrentPolicy,
         destination: Destination,
+        until: str = "",
     ) -> Release:
-        """Put a checked contribution into the log, once; and hold it when the institution says so."""
+        """Put a checked contribution into the log, once; and hold it when the institution says so. ``until``: when its
+        exchange is over (ISO 8601), after which a held one cannot be decided any more."""
         key = finished.key
         release = self.find(key)
         if release is None:
@@ -179,7 +181,7 @@ class Gate:
             release = self._log.releases()[record.seq]
         if release.state == "logged" and (self._hold or policy.policy.release.hold):
             why = "the policy's release.hold" if policy.policy.release.hold else "the daemon's --hold"
-            note(self._log, release.number, "held", {"reason": why})
+            note(self._log, release.number, "held", {"reason": why, "until": until})
         found = self.find(key)
         assert found is not None
         return found

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
 from fedsecure.config import validate
 from fedsecure.crypto.enrolment import Enrolment, create_identity
-from fedsecure.crypto.signatures import load_identity
-from fedsecure.errors import ConfigError, FedSecureError
-from fedsecure.files import PUBLIC_FILE, exists, write_durably
+from fedsecure.crypto.signatures import load_identity, verify
+from fedsecure.errors import ConfigError, FedSecureError, StoreError
+from fedsecure.files import PUBLIC_FILE, exists, private_folder, write_durably
+from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
 from fedsecure.wire.credentials import own_identity
 from fedsecure_node.connect import tls_files
@@ -22,6 +25,8 @@ from fedsecure_node.describe import human_bytes
 from fedsecure_node.institution import read_policy
 from fedsecure_node.settings import CONFIG_NAME, NodeSettings, load_settings
 from fedsecure_node.text import printable
+from fedsecure_node.verification import verify_store
+from fedsecure_node.witness import Witness
 
 __all__ = ["Finding", "check_node", "example", "init_node"]
 
@@ -86,6 +91,7 @@ def _checks(settings: NodeSettings, plan_file: Path | None) -> Iterator[tuple[st
     yield "identity key", lambda: load_identity(settings.identity).fingerprint
     yield "certificate", lambda: _certificate(settings)
     yield "policy", lambda: _policy(settings)
+    yield "store", lambda: _store(settings)
     if plan_file is not None:
         yield "plan and policy", lambda: _plan(settings, plan_file)
         records = _Records(settings, plan_file)
@@ -113,6 +119,35 @@ def _policy(settings: NodeSettings) -> str:
         f"allows {methods}; approval: {rules.approval}; classes from {rules.min_records_per_class} records on, from "
         f"{rules.min_records} records in these on; at most {most} a release"
     )
+
+
+def _store(settings: NodeSettings) -> str:
+    """Owner, modes, whether it can be written, who uses it, and whether its log is whole; changes nothing."""
+    public = load_identity(settings.identity).public_bytes
+    witness = Witness(settings.identity)
+    known = witness.read()  # before the log, which may grow meanwhile
+    if not exists(settings.store):
+        witness.check((), partial(verify, public), known)
+        return "not there yet; the first start makes it"
+    for folder in (settings.store, *(settings.store / name for name in ("releases", "policies", "local"))):
+        if exists(folder):
+            private_folder(folder)
+            _writable(folder)
+    for name in ("store.db", "releases.jsonl", "releases.lock", "daemon.lock"):
+        if exists(settings.store / name):
+            _writable(settings.store / name)
+    found = verify_store(settings.store, public)
+    witness.check(found.records, partial(verify, public), known)
+    used = "a daemon uses it" if is_held(settings.store) else "no daemon uses it"
+    return f"{len(found.records)} records of {len(found.releases)} releases, whole and in order; {used}"
+
+
+def _writable(path: Path) -> None:
+    if not os.access(path, os.W_OK, effective_ids=True):
+        raise StoreError(
+            f"{path}: cannot be written by user {os.geteuid()}",
+            hint="run as the user who owns it; check its mode, and that its file system is mounted for writing",
+        )
 
 
 def _plan(settings: NodeSettings, plan_file: Path) -> str:

@@ -20,6 +20,7 @@ from fedsecure.errors import CertificateError, ReleaseLogError
 from fedsecure.files import faults
 
 __all__ = [
+    "FORGOTTEN",
     "GENESIS",
     "HEAD_LABEL",
     "KINDS",
@@ -38,8 +39,11 @@ __all__ = [
 ]
 
 GENESIS = "0" * 64
-#: Kinds of records. ``release``: bytes that may leave, before they do. The others speak of one release by its number.
-KINDS = ("release", "held", "released", "refused", "sending", "acknowledged", "unsent", "lapsed")
+#: The first record of a log that takes the place of one that is lost: who gave that up, and why.
+FORGOTTEN = "forgotten"
+#: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself, the
+#: others of one release by its number.
+KINDS = ("release", "held", "released", "refused", "sending", "acknowledged", "unsent", "lapsed", FORGOTTEN)
 RECORD_LABEL = "release-log/v1"
 HEAD_LABEL = "release-log-head/v1"
 #: (label, payload, signature) -> returns, or raises ``CertificateError``.

@@ -14,7 +14,7 @@ from fedsecure_node.contact_sheet import Sheet, contact_sheet
 from fedsecure_node.describe import floor_words, human_bytes
 from fedsecure_node.guarantee import guarantee_words
 from fedsecure_node.records import released_labels
-from fedsecure_node.releases import STATE_WORDS, Release
+from fedsecure_node.releases import Release
 from fedsecure_node.sheet import Page, heat_table, histogram_table, key_values, table
 
 __all__ = ["Preview", "make_preview", "write_preview"]
@@ -36,7 +36,7 @@ def make_preview(release: Release, plan: Plan, summed: Tensors, released: Tensor
     title = f"Release {release.number} of {release.node}"
     page = Page(title)
     body = release.body
-    page.text(f"State: {STATE_WORDS[release.state]}.", note=True)
+    page.text(f"State: {release.words()}.", note=True)
     _what(page, release, plan)
     _protection(page, body)
     sheet = _images(page, release, plan, released)

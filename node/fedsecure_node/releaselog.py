@@ -7,6 +7,7 @@ whether file and head are still those that it verified or wrote last; when eithe
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -15,10 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedsecure.errors import ReleaseLogError
+from fedsecure.errors import CertificateError, LocalProtocolError, ReleaseLogError
 from fedsecure.files import PRIVATE_FILE, exists, faults, sync_folder, write_durably
 from fedsecure.locks import file_lock
 from fedsecure_node.logchain import (
+    FORGOTTEN,
+    GENESIS,
     HEAD_LABEL,
     RECORD_LABEL,
     Head,
@@ -34,6 +37,7 @@ from fedsecure_node.logchain import (
     verify_log,
 )
 from fedsecure_node.releases import Release, advance, fold
+from fedsecure_node.witness import Witness
 
 __all__ = ["ReleaseLog", "Signer"]
 
@@ -81,6 +85,7 @@ class ReleaseLog:
         head: Callable[[], Head | None],
         set_head: Callable[[Head], None],
         clock: Callable[[], str],
+        witness: Witness,
     ) -> None:
         self._path = path
         self._lock = path.with_suffix(".lock")
@@ -90,6 +95,7 @@ class ReleaseLog:
         self._head = head
         self._set_head = set_head
         self._clock = clock
+        self._witness = witness
         self._verified: _Verified | None = None
 
     def releases(self) -> Mapping[int, Release]:
@@ -109,6 +115,9 @@ class ReleaseLog:
                 return self._repair(found)
             head = self._head()
             check_head(found, head, self._check)
+            self._witness.check(found.records, self._check)
+            if head is not None and head.seq == found.tip[0] and self._witness.read() != head:
+                self._witness.write(head)
             self._verified = self._as_verified(found, head)
             if found.records and (head is None or head.seq < found.tip[0]):
                 self._move_head(*found.tip, found.length)
@@ -125,10 +134,12 @@ class ReleaseLog:
         if record is not None:  # only its newline is missing
             whole = Scan((*found.records, record), found.length + len(torn) + 1, b"")
             check_head(whole, self._head(), self._check)
+            self._witness.check(whole.records, self._check)
             self._write(b"\n", at=found.length + len(torn))
             self._move_head(*whole.tip, whole.length)
             return f"release log: record {record.seq} was completed (its newline was missing)"
         check_head(found, self._head(), self._check)  # a record that was acknowledged may not be torn
+        self._witness.check(found.records, self._check)
         start = torn[: len(_LINE_START)]
         if start != _LINE_START[: len(start)] or len(torn) > MAX_LINE_BYTES or _is_json(torn):
             raise log_fault(seq + 1, f"{len(torn)} bytes at the end of the log are not the beginning of a record")
@@ -144,6 +155,7 @@ class ReleaseLog:
         with file_lock(self._lock, exclusive=False):
             head = self._head()
             found = verify_log(self._path, head, self._check)
+            self._witness.check(found.records, self._check)
             self._verified = self._as_verified(found, head)
             return found.records
 
@@ -156,28 +168,80 @@ class ReleaseLog:
         with file_lock(self._lock, exclusive=True):
             known = self._current()
             only_if(known.releases)
-            fields = {"seq": known.seq + 1, "prev": known.hash, "time": self._clock(), "node": self._node}
-            signed = canonical({**fields, "kind": kind, "body": dict(body)})
-            signature = self._signer.sign(RECORD_LABEL, signed).hex()
-            line = b'{"record":' + signed + b',"signature":"' + signature.encode() + b'"}\n'
-            digest = hashlib.sha256(signed).hexdigest()
-            record = Record(known.seq + 1, kind, str(fields["time"]), self._node, digest, dict(body))
+            record, line = self._compose(known.seq, known.hash, kind, body)
             release = advance(known.releases, record)
             self._verified = None  # until file and head are both on the disk
             self._write(line, at=known.length)
-            head = self._move_head(record.seq, digest, known.length + len(line))
-            known.releases[release.number] = release.brief()
+            head = self._move_head(record.seq, record.hash, known.length + len(line))
+            if release is not None:
+                known.releases[release.number] = release.brief()
             self._verified = replace(
-                known, seq=record.seq, hash=digest, length=head.length, ending=line, head=head, stamp=self._stamp()
+                known, seq=record.seq, hash=record.hash, length=head.length, ending=line, head=head, stamp=self._stamp()
             )
             return record
+
+    def begin_anew(self, *, by: str, reason: str) -> Record:
+        """Set what there is of the log aside and begin another, whose first record says so. Only for a log that does
+        not verify: raises ``LocalProtocolError`` for one that does."""
+        with file_lock(self._lock, exclusive=True):
+            fault = self._fault()
+            if fault is None:
+                raise LocalProtocolError("the release log is whole: there is nothing to forget")
+            known = self._last_known()
+            lost = {"record": known.seq, "hash": known.hash} if known else None
+            body = {"by": by, "reason": reason, "fault": str(fault), "lost": lost, "kept": self._set_aside()}
+            record, line = self._compose(0, GENESIS, FORGOTTEN, body)
+            self._verified = None
+            self._write(line, at=0)
+            self._move_head(record.seq, record.hash, len(line))
+            return record
+
+    def _fault(self) -> ReleaseLogError | None:
+        try:
+            found = scan(read_log(self._path), self._check)
+            check_head(found, self._head(), self._check)
+            self._witness.check(found.records, self._check)
+        except ReleaseLogError as fault:
+            return fault
+        return None
+
+    def _last_known(self) -> Head | None:
+        """The head beside the identity key, if it can be read and is this key's."""
+        with suppress(ReleaseLogError, CertificateError):
+            head = self._witness.read()
+            if head is not None:
+                self._check(HEAD_LABEL, head.signed_bytes(), bytes.fromhex(head.signature))
+            return head
+        return None
+
+    def _set_aside(self) -> str:
+        """Move the log out of the way; returns its new name, or ``""`` when there is none."""
+        if not exists(self._path):
+            return ""
+        names = (self._path.with_name(f"{self._path.name}.forgotten-{n}") for n in itertools.count(1))
+        aside = next(path for path in names if not exists(path))
+        with faults(self._path, "moved"):
+            self._path.rename(aside)
+            sync_folder(aside.parent)
+        return aside.name
+
+    def _compose(self, seq: int, previous: str, kind: str, body: Mapping[str, Any]) -> tuple[Record, bytes]:
+        """The record after the one of number ``seq`` and hash ``previous``, and its signed line."""
+        fields = {"seq": seq + 1, "prev": previous, "time": self._clock(), "node": self._node}
+        signed = canonical({**fields, "kind": kind, "body": dict(body)})
+        signature = self._signer.sign(RECORD_LABEL, signed).hex()
+        line = b'{"record":' + signed + b',"signature":"' + signature.encode() + b'"}\n'
+        digest = hashlib.sha256(signed).hexdigest()
+        return Record(seq + 1, kind, str(fields["time"]), self._node, digest, dict(body)), line
 
     def _current(self) -> _Verified:
         """The log as it is now, verified: what we know of it when it is still as we left it, else all of it anew."""
         head = self._head()
         known = self._verified
         if known is None or head != known.head or self._stamp() != known.stamp or self._ending(known) != known.ending:
-            known = self._as_verified(verify_log(self._path, head, self._check), head)
+            found = verify_log(self._path, head, self._check)
+            self._witness.check(found.records, self._check)
+            known = self._as_verified(found, head)
             self._verified = known
         return known
 
@@ -224,6 +288,7 @@ class ReleaseLog:
         unsigned = Head(seq, digest, length, "")
         head = replace(unsigned, signature=self._signer.sign(HEAD_LABEL, unsigned.signed_bytes()).hex())
         self._set_head(head)
+        self._witness.write(head)
         return head
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fedsecure.errors import ConfigError, LocalProtocolError
-from fedsecure_node.logchain import Record
+from fedsecure_node.logchain import FORGOTTEN, Record
 from fedsecure_node.planbook import MIN_PREFIX
 from fedsecure_node.runbook import ExchangeKey
 
@@ -66,6 +66,18 @@ class Release:
         body = self.body
         return ExchangeKey(body["plan"]["digest"], body["round"], body["step"], body["attempt"], body["exchange"])
 
+    @property
+    def decide_until(self) -> str:
+        """Until when a held release can be decided, by this machine's clock (ISO 8601, UTC); ``""`` if it is not
+        held."""
+        held = [str(e.body.get("until", "")) for e in self.events if e.kind == "held"]
+        return held[-1] if held and self.state == "held" else ""
+
+    def words(self) -> str:
+        """The state in words, with the time until which a person can decide."""
+        until = self.decide_until
+        return STATE_WORDS[self.state] + (f", until {until}" if until else "")
+
     def brief(self) -> Release:
         """What a daemon keeps of it in memory: its state, which contribution it is, and of which bytes."""
         kept = {name: self.body[name] for name in _BRIEF if name in self.body}
@@ -76,6 +88,7 @@ class Release:
         return {
             "release": self.number,
             "state": self.state,
+            "decide_until": self.decide_until or None,
             "time": self.time,
             "node": self.node,
             "hash": self.hash,
@@ -88,13 +101,16 @@ def fold(records: Iterable[Record]) -> dict[int, Release]:
     """Releases by number, each in the state that the log's records put it in. Raises ``LocalProtocolError``."""
     releases: dict[int, Release] = {}
     for record in records:
-        now = advance(releases, record)
-        releases[now.number] = now
+        if (now := advance(releases, record)) is not None:
+            releases[now.number] = now
     return releases
 
 
-def advance(releases: Mapping[int, Release], record: Record) -> Release:
-    """The release that ``record`` begins or speaks of, in the state it then has. Raises ``LocalProtocolError``."""
+def advance(releases: Mapping[int, Release], record: Record) -> Release | None:
+    """The release that ``record`` begins or speaks of, in the state it then has; ``None`` for a record that speaks of
+    the log itself. Raises ``LocalProtocolError``."""
+    if record.kind == FORGOTTEN:
+        return None
     if record.kind == "release":
         return Release(record.seq, "logged", record.time, record.node, record.hash, record.body)
     number = record.body.get("release")

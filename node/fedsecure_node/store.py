@@ -8,26 +8,45 @@ against) and ``releases.jsonl`` (the signed log). Everything is durable before i
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fedsecure.errors import ConfigError
+from fedsecure.errors import ConfigError, StoreError
 from fedsecure.files import exists, faults, private_folder, remove_unfinished, write_durably
 from fedsecure_node.database import Database
 from fedsecure_node.logchain import Head
 from fedsecure_node.planbook import PlanBook
 from fedsecure_node.runbook import RunBook
 
-__all__ = ["HEAD_QUERY", "Store", "now_ms"]
+__all__ = ["HEAD_QUERY", "Store", "iso_time", "now_ms"]
 
 #: Finds the log's signed head in ``store.db``.
 HEAD_QUERY = "SELECT value FROM meta WHERE key = 'log_head'"
+
+#: 9999-12-31T23:59:59Z (milliseconds since 1970).
+LAST_MS = 253_402_300_799_000
 
 
 def now_ms() -> int:
     """Milliseconds since 1970-01-01 UTC by this machine's clock."""
     return time.time_ns() // 1_000_000
+
+
+def iso_time(unix_ms: int) -> str:
+    """A time as ISO 8601 in UTC, to the second; one beyond the calendar is its last second."""
+    return datetime.fromtimestamp(min(max(unix_ms, 0), LAST_MS) // 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file or folder is at ``path`` (device and inode), or ``None`` when there is none."""
+    with faults(path, "looked at"):
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+    return found.st_dev, found.st_ino
 
 
 class Store:
@@ -42,6 +61,7 @@ class Store:
         self.plans = PlanBook(self.database)
         self.runs = RunBook(self.database, folder)
         self._policies = private_folder(folder / "policies")
+        self._place, self._file = _identity(folder), _identity(self.database.path)
 
     @property
     def log_path(self) -> Path:
@@ -56,6 +76,21 @@ class Store:
     def set_head(self, head: Head) -> None:
         """Keep the log's new head."""
         self.database.write("INSERT OR REPLACE INTO meta VALUES ('log_head', ?)", (head.to_json(),))
+
+    def check_there(self) -> None:
+        """Raise ``StoreError`` when the store was moved, removed or replaced under the running process: what is written
+        then would be lost."""
+        for path, before in ((self.folder, self._place), (self.database.path, self._file)):
+            if _identity(path) != before:
+                raise StoreError(
+                    f"{path}: vanished while the node ran: it was moved, removed or replaced",
+                    hint="put the store back as it was and start again; nothing was sent since",
+                )
+        if self.head() is not None and not exists(self.log_path):
+            raise StoreError(
+                f"{self.log_path}: vanished while the node ran",
+                hint="put the store back as it was and start again; nothing was sent since",
+            )
 
     def keep_policy(self, digest: str, text: bytes) -> None:
         """Keep the policy that a release was checked against, under its SHA-256."""

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fedsecure.crypto.signatures import identity_fingerprint, verify
 from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
-from fedsecure_node.logchain import Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.logchain import FORGOTTEN, Head, Record, Scan, Verifier, verify_log
 from fedsecure_node.releases import Release, fold
 from fedsecure_node.snapshot import snapshot
 from fedsecure_node.store import HEAD_QUERY
@@ -32,6 +33,12 @@ class Verified:
     records: tuple[Record, ...]
     releases: dict[int, Release]
     identity: str
+
+    @property
+    def forgotten(self) -> dict[str, Any] | None:
+        """What the first record says of a log before this one that was given up, if it does."""
+        first = self.records[0] if self.records else None
+        return dict(first.body) if first is not None and first.kind == FORGOTTEN else None
 
 
 def verify_store(folder: Path, public_bytes: bytes) -> Verified:

@@ -23,7 +23,7 @@ from fedsecure_node.localdata import LoadData
 from fedsecure_node.progress import Reporter
 from fedsecure_node.releases import STATE_WORDS, Release
 from fedsecure_node.runbook import ExchangeKey, Finished
-from fedsecure_node.store import Store, now_ms
+from fedsecure_node.store import Store, iso_time, now_ms
 
 __all__ = ["BuildMethod", "ExchangeDesk", "Outcome", "as_error"]
 
@@ -105,7 +105,7 @@ class ExchangeDesk:
         if release is not None and release.state in ("refused", "unsent", "lapsed"):
             raise PolicyError(f"release {release.number} is {STATE_WORDS[release.state]}", hint="start a new run")
         if release is not None and release.state == "held":
-            return self._held(release)
+            return self._held(release, task, link)
         data = self._records(task)
         finished = self._store.runs.finished(task.key)
         if finished is None:
@@ -199,9 +199,18 @@ class ExchangeDesk:
         data = self._records(task)
         payload = self._store.runs.payload(finished)
         contribution = self._gate.check(task.plan, task.method, task.key, payload, data.counts(), task.policy.policy)
-        release = self._gate.log(task.plan, task.method, finished, payload, contribution, task.policy, link.destination)
+        release = self._gate.log(
+            task.plan,
+            task.method,
+            finished,
+            payload,
+            contribution,
+            task.policy,
+            link.destination,
+            until=iso_time(task.work.deadline_unix_ms - link.clock_ms),
+        )
         if release.state == "held":
-            return self._held(release)
+            return self._held(release, task, link)
         return self._send(task, release, payload, link)
 
     def _send(self, task: _Task, release: Release, payload: Payload, link: Link) -> Outcome:
@@ -224,13 +233,14 @@ class ExchangeDesk:
         )
         return Outcome.SENT
 
-    def _held(self, release: Release) -> Outcome:
+    def _held(self, release: Release, task: _Task, link: Link) -> Outcome:
         if release.number not in self._told_held:
             self._told_held.add(release.number)
             self._reporter.say(
                 "held",
                 f"release {release.number} is held until a person decides: fedsecure node preview {release.number}"
-                f" --out DIR, then node release {release.number} or node refuse {release.number} --reason WHY",
+                f" --out DIR, then node release {release.number} or node refuse {release.number} --reason WHY;"
+                f" its exchange is over at {iso_time(task.work.deadline_unix_ms - link.clock_ms)}",
                 release=release.number,
             )
         return Outcome.HELD

@@ -16,6 +16,7 @@ from fedsecure.errors import (
     ReleaseLogError,
     RemoteProtocolError,
     RunAborted,
+    StoreError,
 )
 from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
@@ -537,3 +538,23 @@ def test_nothing_private_in_the_output(site, script, plan_of):
     assert str(seed) not in node.text
     assert str(seed).encode() not in b"".join(script.complete.values())
     assert "PRIVATE" not in node.text
+
+
+def test_a_store_that_vanishes_stops_the_daemon_and_is_missed_at_the_next_start(site, script, plan_of):
+    script.offer(plan := plan_of())
+    script.ask(plan)
+    node = site.start()
+    node.until(lambda: script.complete)
+    node.until(lambda: kinds(site)[-1] == "acknowledged")
+    (site.folder / "store").rename(site.folder / "gone")
+    node.join(30)
+    assert isinstance(node.error, StoreError)
+    assert "vanished while the node ran" in str(node.error)
+    again = site.start()
+    again.join(30)
+    assert isinstance(again.error, ReleaseLogError)
+    assert "record 3: is missing" in str(again.error)
+    (site.folder / "gone").rename(site.folder / "store")
+    third = site.start()
+    third.until(lambda: "connected" in third.text)
+    third.end()

@@ -266,3 +266,24 @@ def test_log_and_head_hold_no_private_seed(full):
     seed = str(full.store.runs.private_seed(full.plan.digest()))
     assert seed not in full.store.log_path.read_text()
     assert seed not in repr(full.store.runs.find(full.plan.digest()))
+
+
+def test_a_held_release_tells_until_when_it_can_be_decided(node):
+    from fedsecure.tensors import Tensors
+    from fedsecure.wire.codec import encode_contribution
+    from fedsecure_node.store import iso_time
+
+    key, payload = node.key(), encode_contribution(node.contribution())
+    gate = node.gate_with(hold=True)
+    contribution = gate.check(node.plan, node.method, key, payload, node.data.counts(), node.current().policy)
+    done = node.store.runs.finish(key, broadcast="b" * 64, payload=payload, before="", local=Tensors(), now_ms=3)
+    until = iso_time(1_800_000_000_000)
+    gate.log(
+        node.plan, node.method, done, payload, contribution, node.current(), node.destination, until=until
+    )  # fmt: skip
+    held = fold(node.log.records())[1]
+    assert held.words() == "held: waits for a person, until 2027-01-15T08:00:00Z"
+    assert held.to_json()["decide_until"] == until
+    decide(node.log, 1, release=True, by="ada", reason="")
+    assert fold(node.log.records())[1].decide_until == ""
+    assert iso_time(2**63) == "9999-12-31T23:59:59Z"

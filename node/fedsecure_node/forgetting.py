@@ -1,0 +1,37 @@
+"""Going on without a release log that is lost or damaged: only when a person says so, and never in silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedsecure.errors import ConfigError
+from fedsecure.locks import daemon_lock
+from fedsecure_node.assemble import open_log
+from fedsecure_node.settings import NodeSettings
+from fedsecure_node.store import Store
+
+__all__ = ["Forgotten", "forget_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What the first record of the new log says: who, why, what was wrong, and where the rest of the old one is."""
+
+    by: str
+    reason: str
+    fault: str
+    kept: str
+
+
+def forget_log(settings: NodeSettings, *, reason: str, by: str) -> Forgotten:
+    """Begin a new log whose first record tells that the old one is forgotten; what is left of it is kept beside.
+
+    Raises ``LocalProtocolError`` when the log is whole, ``ConfigError`` while a daemon uses the store or without a
+    reason.
+    """
+    text = " ".join(reason.split())[:400]
+    if not text:
+        raise ConfigError("forget-log: a reason is needed", hint="say what happened to the store; the log keeps it")
+    with Store(settings.store) as store, daemon_lock(store.folder, "node"):
+        body = open_log(store, settings).begin_anew(by=by, reason=text).body
+    return Forgotten(body["by"], body["reason"], body["fault"], body["kept"])
