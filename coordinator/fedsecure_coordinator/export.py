@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsecure import __version__
 from fedsecure.errors import ConfigError
 from fedsecure.files import PUBLIC_FILE, make_folder, write_durably
 from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore
+from fedsecure_coordinator.card import model_card
 from fedsecure_coordinator.journal import Journal, RunRow
 from fedsecure_coordinator.runs import BuildMethod, plan_of
 from fedsecure_coordinator.views import run_view
 
-__all__ = ["GUARANTEES", "export_run", "model_card"]
+__all__ = ["export_run", "with_metadata"]
 
-#: Method -> the guarantee label of what nodes release, and why. Nothing that is not DP is called DP.
-GUARANTEES: dict[str, tuple[str, str]] = {
-    "fedavg": ("none", "nodes send model parameters; no noise is added"),
-    "feddm": ("none", "nodes send condensed images; no noise is added"),
-    "fedaf": ("none", "nodes send condensed images and class statistics; no noise is added"),
-}
+#: Longer entries do not go into the model file's header, which readers bound (characters).
+MAX_ENTRY = 100_000
 
 
 def export_run(
@@ -41,7 +37,7 @@ def export_run(
     model = build_method(plan).model(Tensors.from_bytes(blobs.get(row.server)))
     view = run_view(journal, row)
     files = {
-        "model": ("model.safetensors", model.to_bytes()),
+        "model": ("model.safetensors", with_metadata(model, _metadata(plan, view))),
         "plan": ("plan.json", plan.canonical()),
         "history": ("history.json", json.dumps(view, indent=2, ensure_ascii=False, allow_nan=False).encode()),
         "card": ("model_card.md", model_card(plan, view, model).encode()),
@@ -52,96 +48,35 @@ def export_run(
     return {what: out / name for what, (name, _) in files.items()}
 
 
-def model_card(plan: Plan, view: dict[str, Any], model: Tensors) -> str:
-    """The card: what was trained, by whom, how well, and what is and is not promised about the records behind it."""
-    label, why = GUARANTEES.get(plan.method.name, ("none", "no noise is added"))
-    parts = [
-        f"# Model card: {plan.name}",
-        _facts(plan, view, model, f"`{label}`: {why}"),
-        "## Plan\n\n" + _plan_in_words(plan),
-        "## Cohort\n\n" + _cohort(view),
-        "## Rounds\n\n" + _rounds(view),
-        "## What this card does not say\n\n"
-        "The figures are the coordinator's, on its own test records where it has any. "
-        "No test for membership inference was made here; the label above is the guarantee that the nodes' releases "
-        "carry, and without one the model may reveal something about single records.",
-    ]
-    return "\n\n".join(parts) + "\n"
+def _metadata(plan: Plan, view: dict[str, Any]) -> dict[str, str]:
+    """What the model file says about itself; lists and settings as JSON. Left out is what is too long for a header:
+    the plan beside the model says it."""
 
+    def as_json(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
-def _facts(plan: Plan, view: dict[str, Any], model: Tensors, guarantee: str) -> str:
-    ending = view["state"] + (f": {view['reason']}" if view["reason"] else "")
-    if not view["ended"]:
-        ending += " (not over: this is its latest state)"
-    facts = {
-        "Plan digest": f"`{view['digest']}`",
-        "Terminal state": ending,
-        "Submitted": view["submitted"],
-        "Ended": view["ended"] or "-",
-        "Guarantee": guarantee,
-        "Model": f"{plan.model.name}, {sum(a.size for a in model.values()):,} parameters, {model.nbytes:,} bytes",
-        "Model digest": f"`{model.digest()}`",
-        "Written by": f"fedsecure {__version__}",
+    found = {
+        "format": "fedsecure-model-1",
+        "plan": view["digest"],
+        "name": plan.name,
+        "state": view["state"],
+        "method": plan.method.name,
+        "model": as_json(plan.model.model_dump(mode="json")),
+        "task": as_json(plan.task.model_dump(mode="json", exclude={"classes"})),
+        "classes": as_json(list(plan.task.classes)),
     }
-    return _table(("", ""), [(name, _cell(value)) for name, value in facts.items()])
+    return {name: text for name, text in found.items() if len(text) <= MAX_ENTRY}
 
 
-def _plan_in_words(plan: Plan) -> str:
-    task = plan.task
-    records = f"{task.kind} records of shape {list(task.feature_shape)}, classes {', '.join(task.classes)}"
-    settings = plan.method.model_dump(mode="json")
-    rows = [(key, _cell(json.dumps(value))) for key, value in settings.items() if key != "name"]
-    departures = "\n".join(f"* {_cell(d)}" for d in plan.departures()) or "* none"
-    return (
-        f"{plan.rounds} rounds of {plan.method.name} (preset {plan.preset}) training {plan.model.name} "
-        f"on {_cell(records)}. "
-        f"Seed {plan.seed}, randomness {plan.randomness}. A round needs {plan.cohort.min_nodes} nodes.\n\n"
-        f"Departures from the preset:\n\n{departures}\n\n" + _table(("setting", "value"), rows)
-    )
+def with_metadata(model: Tensors, metadata: Mapping[str, str]) -> bytes:
+    """The safetensors form of ``model`` with ``metadata`` in its header, deterministic for equal arguments.
 
-
-def _cohort(view: dict[str, Any]) -> str:
-    nodes = view["nodes"]
-    late = sorted({n for r in view["history"] for n in r["stragglers"]})
-    rows = [
-        ("named by the plan", ", ".join(nodes["named"]) or "any enrolled node"),
-        ("joined", ", ".join(nodes["joined"]) or "none"),
-        ("refused", "; ".join(f"{n}: {why}" for n, why in nodes["refused"].items()) or "none"),
-        ("stragglers", ", ".join(late) or "none"),
-        ("missing at the end", ", ".join(nodes["missing"]) or "none"),
-    ]
-    return _table(("", "nodes"), [(a, _cell(b)) for a, b in rows])
-
-
-def _rounds(view: dict[str, Any]) -> str:
-    history = view["history"]
-    if not history:
-        return "No round was begun."
-    names = sorted({n for r in history for n in r["metrics"]})
-    rows = [
-        (
-            str(r["round"]),
-            _cell(", ".join(r["cohort"])),
-            _cell(", ".join(r["stragglers"]) or "-"),
-            f"{sum(r['bytes_up'].values()):,}",
-            f"{sum(r['bytes_down'].values()):,}",
-            *(_figure(r["metrics"].get(n, "")) for n in names),
-        )
-        for r in history
-    ]
-    return _table(("round", "cohort", "stragglers", "bytes up", "bytes down", *map(_cell, names)), rows)
-
-
-def _figure(value: float | str | None) -> str:
-    return "not finite" if value is None else value if isinstance(value, str) else f"{value:.6g}"
-
-
-def _table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(heading) + " |", "|" + " --- |" * len(heading)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def _cell(text: object) -> str:
-    """Text for a Markdown table: nothing in it can start markup or end the cell."""
-    plain = " ".join(str(text).split())
-    return plain.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[").replace("*", "\\*")
+    Format: length of the header (8 bytes, little-endian), header (JSON, padded with spaces to a multiple of
+    8), tensors.
+    """
+    plain = model.to_bytes()
+    size = int.from_bytes(plain[:8], "little")
+    header = {"__metadata__": dict(metadata), **json.loads(plain[8 : 8 + size])}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + plain[8 + size :]

@@ -7,7 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,9 @@ def _leave(fault: FedSecureError | None, code: int) -> None:
     own end would wait for it or tear it down in the middle. What it computes is made again after the next start."""
     if fault is not None:
         fail(fault)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 

@@ -73,11 +73,13 @@ def real_stderr() -> Iterator[IO[str]]:
     try:
         yield stream
     finally:
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
         os.dup2(real, 2)  # closes the pipe's last writer, so that the thread ends
         thread.join(LAST_SECONDS)
         os.close(real)
-        stream.close()
+        with contextlib.suppress(OSError):  # a full disk stops no daemon from ending in order
+            stream.close()
 
 
 def _pass_on(reader: int) -> None:

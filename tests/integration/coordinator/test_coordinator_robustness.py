@@ -201,9 +201,12 @@ def test_a_port_in_use_is_one_json_line(start, coordinator_folder):
 def dial_without_certificate(port: int, ca: Path) -> None:
     """A handshake without a certificate; TLS 1.3 tells a refused client only when it reads."""
     context = ssl.create_default_context(cafile=ca)
-    with contextlib.suppress(ssl.SSLError, ConnectionError), socket.create_connection(("127.0.0.1", port), 10) as plain:
-        with context.wrap_socket(plain, server_hostname="localhost") as tls:
-            assert tls.recv(1) == b""
+    with (
+        contextlib.suppress(ssl.SSLError, ConnectionError),
+        socket.create_connection(("127.0.0.1", port), 10) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as tls,
+    ):
+        assert tls.recv(1) == b""
 
 
 def test_refused_strangers_are_in_the_log_and_every_line_is_json(start, enrolled, coordinator_folder, live):

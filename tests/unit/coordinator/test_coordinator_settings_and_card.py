@@ -11,18 +11,24 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from safetensors import safe_open
 
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError
+from fedsecure.methods import build_method
+from fedsecure.models import state_of
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.export import export_run, model_card
+from fedsecure_coordinator.card import LOADING, model_card
+from fedsecure_coordinator.export import export_run
 from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.notices import Notice
 from fedsecure_coordinator.progress import Progress, runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings, load_settings, split_listen
 from fedsecure_coordinator.setup import example, write_settings
+from fedsecure_coordinator.status import status_lines
 from fedsecure_coordinator.views import find_run, run_view
 
+PLAN_TASK = {"kind": "image", "classes": ["a", "ö"], "shape": [1, 8, 8], "mean": [0.25], "std": [0.75]}
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -78,6 +84,68 @@ def test_the_card_says_what_happened(open_office, toy, tmp_path):
     history = json.loads(files["history"].read_text())["history"]
     assert [r["metrics"]["accuracy"] for r in history] == [0.75, 0.75]
     assert all(r["bytes_up"]["a"] > 0 for r in history)
+
+
+def test_an_exported_model_says_what_it_is_and_loads_as_the_card_says(open_office, toy, tmp_path, monkeypatch):
+    plan = toy.plan(model={"name": "mlp", "hidden": [8, 4]}, task=PLAN_TASK)
+    office = open_office(build_method(plan))
+    row = find_run(office.journal, office.submit(plan))
+    files = export_run(office.journal, office.blobs, row, tmp_path, build_method)
+    data = files["model"].read_bytes()
+    assert data == export_run(office.journal, office.blobs, row, tmp_path, build_method)["model"].read_bytes()
+    with safe_open(files["model"], framework="numpy") as opened:
+        said = opened.metadata()
+        assert set(opened.keys()) == set(Tensors.from_bytes(data))
+    assert (said["plan"], said["method"], json.loads(said["classes"])) == (row.digest, "fedavg", ["a", "ö"])
+    assert json.loads(said["model"]) == {"name": "mlp", "hidden": [8, 4]}
+    card = files["card"].read_text(encoding="utf-8")
+    assert "mlp, hidden \\[8, 4]; " in card
+    assert "mean \\[0.25], std \\[0.75]" in card
+    assert f"```python\n{LOADING}```" in card
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {}
+    exec(compile(LOADING, "card", "exec"), space)
+    assert set(space["names"]) <= {"a", "ö"}
+    assert state_of(space["network"]) == Tensors.from_bytes(data)
+
+
+def test_the_columns_are_explained(open_office, toy):
+    office = open_office(evaluate=lambda plan, model: {"accuracy": 0.5, "accuracy.a": 1.0, "server_accuracy": 1.0})
+    digest = finished(office, toy)
+    card = model_card(toy.plan(), run_view(office.journal, find_run(office.journal, digest)), Tensors({}))
+    assert "* server_accuracy: accuracy on the condensed data itself" in card
+    assert "is no result" in card
+    assert "* accuracy.CLASS:" in card
+
+
+def test_status_says_that_it_aggregates(open_office, toy, tmp_path):
+    office = open_office()
+    digest = office.gather(toy.plan())
+    view = run_view(office.journal, find_run(office.journal, digest))
+    lines = lambda v: "\n".join(status_lines({"federation": "f", "listen": "l", "daemon": "d", "runs": [v]}))  # noqa: E731
+    assert "one: due from a, b, c until 1970-" in lines(view)
+    for node in "abc":
+        office.send(digest, node)
+    assert "one: aggregating 3 contributions" in lines(run_view(office.journal, find_run(office.journal, digest)))
+
+
+def test_logs_count_rounds_from_1(open_office, toy):
+    office = open_office()
+    digest = office.gather(toy.plan())
+    for node in "abc":
+        office.send(digest, node)
+    office.work()
+    again = open_office()
+    again.preparer.take_up()
+    out = io.StringIO()
+    progress = Progress(out, "json", list)
+    for notice in (*office.notices, *again.notices):
+        progress.notice(notice)
+    records = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [r["round"] for r in records if r["event"] == "exchange"] == [1, 2]
+    assert [r["attempt"] for r in records if r["event"] == "exchange"] == [1, 1]
+    assert next(r["round"] for r in records if r["event"] == "round") == 1
+    assert records[-1]["message"].endswith("resumed: round 2, exchange one, attempt 1 is open")
 
 
 def test_the_card_of_an_aborted_run_names_reason_and_stragglers(open_office, toy):
