@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -53,7 +54,13 @@ def _mount() -> None:
 
 def main() -> None:
     """Entry point of the ``fedsecure`` command: runs it and exits with its code (``fedsecure.errors.EXIT_CODES``)."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # the disk that output goes to is full: the exit code still has to tell what happened
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -36,8 +37,9 @@ def emit_json(value: Any) -> None:
 
 
 def fail(error: FedSecureError) -> int:
-    """Print an error as one line plus its hint, on stderr; returns the exit code."""
-    print(f"error: {error}", file=sys.stderr)  # noqa: T201
-    if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+    """Print an error as one line plus its hint, on stderr, if it takes it; returns the exit code."""
+    with suppress(OSError):
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
     return error.exit_code

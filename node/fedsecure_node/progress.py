@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO
 
@@ -35,51 +36,54 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-class PlainReporter:
-    """One line an event; progress in quarters."""
+class _LineReporter:
+    """Writes lines; progress in quarters. A log that cannot be written (a full disk, a closed pipe) stops no run."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._last: tuple[str, int] = ("", 0)
+
+    def _write(self, line: str) -> None:
+        with suppress(OSError):
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def _another_part(self, label: str, done: int, of: int) -> bool:
+        """Whether another quarter of a computation is done."""
+        part = done * PROGRESS_PARTS // max(of, 1)
+        new = (label, part) != self._last and part > 0
+        if new:
+            self._last = (label, part)
+        return new
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class PlainReporter(_LineReporter):
+    """One line an event."""
 
     def say(self, event: str, text: str, **fields: Any) -> None:
         """``TIME text``."""
-        self._stream.write(f"{_now()} {printable(text)}\n")
-        self._stream.flush()
+        self._write(f"{_now()} {printable(text)}")
 
     def progress(self, label: str, done: int, of: int) -> None:
         """A line each time another quarter is done."""
-        part = done * PROGRESS_PARTS // max(of, 1)
-        if (label, part) != self._last and part > 0:
-            self._last = (label, part)
+        if self._another_part(label, done, of):
             self.say("progress", f"{label}: {done} of {of}")
 
-    def close(self) -> None:
-        """Nothing to do."""
 
-
-class JsonReporter:
+class JsonReporter(_LineReporter):
     """One JSON object a line: ``time``, ``event``, ``message`` and the event's fields."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._last: tuple[str, int] = ("", 0)
 
     def say(self, event: str, text: str, **fields: Any) -> None:
         """One line."""
-        line = {"time": _now(), "event": event, "message": text, **fields}
-        self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self._stream.flush()
+        self._write(json.dumps({"time": _now(), "event": event, "message": text, **fields}, ensure_ascii=False))
 
     def progress(self, label: str, done: int, of: int) -> None:
         """A line each time another quarter is done."""
-        part = done * PROGRESS_PARTS // max(of, 1)
-        if (label, part) != self._last and part > 0:
-            self._last = (label, part)
+        if self._another_part(label, done, of):
             self.say("progress", label, done=done, of=of)
-
-    def close(self) -> None:
-        """Nothing to do."""
 
 
 class RichReporter:
@@ -109,7 +113,8 @@ class RichReporter:
         if self._task is not None:
             self._bar.remove_task(self._task)
             self._task, self._label = None, ""
-        self._console.print(Text(f"{_now()[11:19]} {printable(text)}"), soft_wrap=True)
+        with suppress(OSError):  # the terminal may have gone
+            self._console.print(Text(f"{_now()[11:19]} {printable(text)}"), soft_wrap=True)
 
     def progress(self, label: str, done: int, of: int) -> None:
         """Move the bar."""
