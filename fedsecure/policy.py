@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from fedsecure.config import Settings, load_toml, validate
-from fedsecure.data.dataset import Dataset
 from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.files import exists
 from fedsecure.plan import Plan
@@ -102,13 +100,6 @@ class Policy(Settings):
                 f"plans.min_records: fewer records than the {self.plans.min_records} that this node needs to take part",
                 hint="take part with more records, or set another plans.min_records in policy.toml",
             )
-
-    def taking_part(self, data: Dataset) -> Dataset:
-        """``data`` without the records of classes below ``plans.min_records_per_class``, in the same order: all that a
-        method may see of it. The classes keep their names and places; ``data`` itself when no class is below."""
-        few = data.counts() < self.plans.min_records_per_class  # (num_classes,)
-        out = few[data.y]  # (n,)
-        return data.subset(np.flatnonzero(~out)) if out.any() else data
 
     def _plan_violations(self, plan: Plan) -> Iterator[str]:
         rules = self.plans

@@ -23,6 +23,7 @@ from fedsecure.wire.credentials import own_identity
 from fedsecure_node.connect import tls_files
 from fedsecure_node.describe import human_bytes
 from fedsecure_node.institution import read_policy
+from fedsecure_node.localdata import LocalData, taking_part
 from fedsecure_node.settings import CONFIG_NAME, NodeSettings, load_settings
 from fedsecure_node.text import printable
 from fedsecure_node.verification import verify_store
@@ -160,8 +161,6 @@ class _Records:
     """The node's records, read once for the checks that need them."""
 
     def __init__(self, settings: NodeSettings, plan_file: Path) -> None:
-        from fedsecure_node.localdata import LocalData
-
         self._lines: list[str] = []
         self._settings, self._plan_file = settings, plan_file
         self._load = LocalData(settings.data, self._lines.extend)
@@ -175,11 +174,11 @@ class _Records:
         """Whether they are as many as the policy asks for. Raises ``PolicyError``."""
         policy = read_policy(self._settings.policy).policy
         data = self._load(load_plan(self._plan_file)[0])
-        taking_part = policy.taking_part(data)
-        policy.check_records(len(taking_part))
+        kept = taking_part(data, policy)
+        policy.check_records(len(kept))
         line = f"{policy.plans.min_records} or more take part"
-        counts, kept = data.counts(), taking_part.counts()
-        out = [f"{name} ({n})" for name, n, k in zip(data.classes, counts, kept, strict=True) if n > k]
+        counts = zip(data.classes, data.counts(), kept.counts(), strict=True)
+        out = [f"{name} ({n})" for name, n, k in counts if n > k]
         if not out:
             return line
         return f"{line}; left out, fewer than {policy.plans.min_records_per_class} records: {printable(', '.join(out))}"

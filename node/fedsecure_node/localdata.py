@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from fedsecure.config import canonical_json
 from fedsecure.data.dataset import Dataset
 from fedsecure.data.settings import AnySource
 from fedsecure.plan import Plan
+from fedsecure.policy import Policy
 
-__all__ = ["LoadData", "LocalData"]
+__all__ = ["LoadData", "LocalData", "taking_part"]
 
 #: (plan) -> records that fit it. Raises ``DataError``.
 LoadData = Callable[[Plan], Dataset]
+
+
+def taking_part(data: Dataset, policy: Policy) -> Dataset:
+    """``data`` without the records of classes below ``plans.min_records_per_class``, in the same order: all that a
+    method may see of it. The classes keep their names and places; ``data`` itself when no class is below."""
+    few = data.counts() < policy.plans.min_records_per_class  # (num_classes,)
+    out = few[data.y]  # (n,)
+    return data.subset(np.flatnonzero(~out)) if out.any() else data
 
 
 class LocalData:

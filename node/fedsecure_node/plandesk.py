@@ -12,7 +12,7 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.approvals import Verdict, consider, standing
 from fedsecure_node.connect import Link
 from fedsecure_node.institution import PolicyWatch
-from fedsecure_node.localdata import LoadData
+from fedsecure_node.localdata import LoadData, taking_part
 from fedsecure_node.planbook import SeenPlan
 from fedsecure_node.progress import Reporter
 from fedsecure_node.reasons import public_reason
@@ -120,7 +120,7 @@ class PlanDesk:
         try:
             data = self._load(seen.plan())
             if judged.policy is not None:
-                judged.policy.check_records(len(judged.policy.taking_part(data)))
+                judged.policy.check_records(len(taking_part(data, judged.policy)))
         except Exception as error:
             self._unfit[seen.digest] = (seen.decided_ms, judged.policy)
             self.failures[seen.digest] = known = as_error(error)

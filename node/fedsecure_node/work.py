@@ -19,7 +19,7 @@ from fedsecure_node.broadcasts import check_announced, read_broadcast
 from fedsecure_node.connect import Link
 from fedsecure_node.egress import Gate
 from fedsecure_node.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
-from fedsecure_node.localdata import LoadData
+from fedsecure_node.localdata import LoadData, taking_part
 from fedsecure_node.progress import Reporter
 from fedsecure_node.releases import STATE_WORDS, Release
 from fedsecure_node.runbook import ExchangeKey, Finished
@@ -122,7 +122,7 @@ class ExchangeDesk:
     def _records(self, task: _Task) -> Dataset:
         """The records that take part under the policy: the only ones that a method or the gate ever sees."""
         policy = task.policy.policy
-        data = policy.taking_part(self._load(task.plan))
+        data = taking_part(self._load(task.plan), policy)
         policy.check_records(len(data))
         return data
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedsecure.config import validate
-from fedsecure.data.dataset import Dataset
 from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy, load_policy
@@ -81,18 +79,6 @@ def test_too_few_records_take_no_part_and_their_number_is_not_told() -> None:
         policy().check_records(37)
     assert "37" not in str(caught.value) + caught.value.hint
     policy(plans={"methods": ["fedaf"], "min_records": 1}).check_records(1)
-
-
-def test_records_of_small_classes_take_no_part_whatever_the_method() -> None:
-    y = np.array([0, 1, 0, 2, 0, 1], dtype=np.int64)
-    data = Dataset(np.arange(6, dtype=np.float32).reshape(6, 1), y, ("a", "b", "c"))
-    rules = policy(plans={"methods": ["fedavg"], "min_records_per_class": 2})
-    kept = rules.taking_part(data)
-    assert kept.y.tolist() == [0, 1, 0, 0, 1]
-    assert kept.x[:, 0].tolist() == [0, 1, 2, 4, 5]
-    assert kept.classes == data.classes
-    assert len(policy().taking_part(data)) == 0  # ten of a class are the default
-    assert policy(plans={"min_records_per_class": 1}).taking_part(data) is data
 
 
 def test_a_policy_may_leave_logits_unbounded_by_word() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fedsecure.crypto.signatures import generate_identity, verify
 from fedsecure_node.releaselog import ReleaseLog
+from fedsecure_node.witness import Witness
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,7 @@ def written(tmp_path_factory):
         head=lambda: heads[-1],
         set_head=heads.append,
         clock=lambda: "2026-01-01T00:00:00.000Z",
+        witness=Witness(folder / "identity.key"),
     )
     for number in range(5):
         log.append("release", {"number": number, "name": "größe", "min": -0.5 * number}, only_if=lambda _: None)
