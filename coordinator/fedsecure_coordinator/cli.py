@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedsecure.commands.output import JsonOption, emit_json, note, say
+from fedsecure.commands.output import JsonOption, emit_json, fail, note, say
 from fedsecure.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def run(
     """
     from fedsecure_coordinator.process import run_daemon
 
-    run_daemon(folder, plans=tuple(plan or ()), exit_when_done=exit_when_done, log_format=log_format.value)
+    run_daemon(folder, plans=tuple(plan or ()), exit_when_done=exit_when_done, log_format=log_format.value, show=fail)
 
 
 @app.command()

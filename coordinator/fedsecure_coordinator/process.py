@@ -6,12 +6,11 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedsecure.commands.output import fail
 from fedsecure.errors import FedSecureError, RunAborted
 from fedsecure.method import Method
 from fedsecure.plan import Plan
@@ -30,11 +29,19 @@ __all__ = ["run_daemon"]
 SHOWN = 10
 
 
-def run_daemon(folder: Path, *, plans: Sequence[Path], exit_when_done: bool, log_format: LogFormat) -> None:
+def run_daemon(
+    folder: Path,
+    *,
+    plans: Sequence[Path],
+    exit_when_done: bool,
+    log_format: LogFormat,
+    show: Callable[[FedSecureError], object],
+) -> None:
     """Run until a signal, or with ``exit_when_done`` until all runs ended.
 
     Raises what ``load_settings``, ``Daemon`` and ``submit_plan`` raise, and ``RunAborted`` when, with
-    ``exit_when_done``, a run was aborted. With JSON logs an error is one more record, and ``SystemExit`` its exit code.
+    ``exit_when_done``, a run was aborted; where the process has to end at once, ``show`` prints it instead. With JSON
+    logs an error is one more record, and ``SystemExit`` its exit code.
     """
     started: list[Daemon] = []
     fault: FedSecureError | None = None
@@ -57,7 +64,9 @@ def run_daemon(folder: Path, *, plans: Sequence[Path], exit_when_done: bool, log
                 progress.line(str(fault), fields, "error")
                 fault = None
     if any(daemon.computing() for daemon in started):
-        _leave(fault, code)
+        if fault is not None:
+            show(fault)
+        _leave(code)
     if fault is not None:
         raise fault
     if code:
@@ -110,11 +119,9 @@ def _views(started: Sequence[Daemon]) -> list[dict[str, Any]]:
     return [run_view(journal, r) for r in rows[:SHOWN]]
 
 
-def _leave(fault: FedSecureError | None, code: int) -> None:
+def _leave(code: int) -> None:
     """End the process here and now: a computation that cannot be interrupted goes on in a thread, and the interpreter's
     own end would wait for it or tear it down in the middle. What it computes is made again after the next start."""
-    if fault is not None:
-        fail(fault)
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
