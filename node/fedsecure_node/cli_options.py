@@ -9,4 +9,4 @@ import typer
 
 __all__ = ["DirOption"]
 
-DirOption = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder of node.toml.")]
+DirOption = Annotated[Path, typer.Option("--dir", metavar="DIR", readable=False, help="Folder of node.toml.")]

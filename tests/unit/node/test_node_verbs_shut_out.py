@@ -1,0 +1,77 @@
+"""Every verb on a folder, or beside a file, that this user may not enter or read: one clear line, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from fedsecure_node.first_steps import init_node
+
+#: Runs each command line as a user whom permissions bind; prints [exit code or "crash", stderr] of each.
+AS_NOBODY = """
+import contextlib, encodings.utf_8_sig, io, json, os, sys, traceback
+import fedsecure_node.assemble, fedsecure_node.first_steps, fedsecure_node.verification, fedsecure_node.forgetting
+import fedsecure_node.cli_plans, fedsecure_node.previews, fedsecure.crypto.enrolment, fedsecure.methods
+from fedsecure.cli import run
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+answers = []
+for arguments in json.load(sys.stdin):
+    err = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+        try:
+            code = run(["node", *arguments])
+        except BaseException:
+            code = "crash"
+            traceback.print_exc()
+    answers.append([code, err.getvalue()])
+json.dump(answers, sys.stdout)
+"""
+
+
+def verbs(folder: Path) -> list[list[str]]:
+    at = ["--dir", str(folder)]
+    return [
+        ["plans", *at], ["releases", *at], ["check", *at], ["run", *at], ["verify-log", *at],
+        ["approve", "0" * 64, *at], ["refuse-plan", "0" * 64, "--reason", "x", *at],
+        ["release", "1", *at], ["refuse", "1", "--reason", "x", *at],
+        ["preview", "1", "--out", str(folder / "out"), *at], ["forget-log", "--reason", "x", *at],
+        ["init", "a", "--federation", "f", "--coordinator", "h:1", *at],
+        ["enroll", "--cert", str(folder / "a.crt"), "--ca-cert", str(folder / "ca.crt"), "--fingerprint", "x", *at],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shut", [".", "store", "node.toml", "identity.key"])
+def test_no_verb_ends_in_a_traceback(shut: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(place) / "node"
+        init_node(folder, node="a", federation="f", coordinator="localhost:9")
+        (folder / "store").mkdir(mode=0o700)
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        (folder / shut).chmod(0o000)
+        commands = verbs(folder)
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY], input=json.dumps(commands), capture_output=True, text=True,
+            timeout=240, check=False,
+        )  # fmt: skip
+        (folder / shut).chmod(0o755)
+        assert done.returncode == 0, done.stderr
+        for arguments, (code, err) in zip(commands, json.loads(done.stdout), strict=True):
+            lines = err.splitlines()
+            if (shut, arguments[0]) == ("identity.key", "verify-log"):
+                assert code == 0, err  # the public key is enough
+                continue
+            assert code not in (0, 1, "crash"), f"{arguments[0]}: {code}: {err}"
+            assert lines[0].startswith("error: ") or arguments[0] == "run", err
+            assert "Traceback" not in err
+            assert str(folder) in err or os.geteuid() != 0, f"{arguments[0]}: {err}"
