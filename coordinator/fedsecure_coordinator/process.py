@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fedsecure.errors import FedSecureError, RunAborted
 from fedsecure.method import Method
 from fedsecure.plan import Plan
+from fedsecure.signals import stop_on_signals
 from fedsecure_coordinator.daemon import Daemon
 from fedsecure_coordinator.evaluation import evaluator
 from fedsecure_coordinator.journal import RunRow
@@ -84,7 +84,7 @@ def _serve(
         listen=progress.notice,
         warm_up=settings.compute.apply,
     )
-    with _signals(daemon), daemon:
+    with stop_on_signals(daemon.stop), daemon:
         started.append(daemon)
         for path in plans:
             row, _ = submit_plan(daemon.journal, path, max_nodes=settings.limits.max_nodes)
@@ -132,19 +132,3 @@ def _build_method(plan: Plan) -> Method:
     from fedsecure.methods import build_method
 
     return build_method(plan)
-
-
-@contextmanager
-def _signals(daemon: Daemon) -> Iterator[None]:
-    """SIGTERM and SIGINT end the daemon in order; a second SIGINT is Python's own again."""
-
-    def stop(number: int, frame: object) -> None:
-        daemon.stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

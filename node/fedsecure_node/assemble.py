@@ -10,8 +10,9 @@ from functools import partial
 from fedsecure.crypto.signatures import load_identity, verify
 from fedsecure.files import exists
 from fedsecure.locks import daemon_lock
+from fedsecure.signals import stop_on_signals
 from fedsecure_node.connect import connect
-from fedsecure_node.daemon import Connect, Desks, NodeDaemon, stop_on_signals
+from fedsecure_node.daemon import Connect, Desks, NodeDaemon
 from fedsecure_node.egress import Gate
 from fedsecure_node.institution import PolicyWatch
 from fedsecure_node.localdata import LoadData, LocalData
@@ -80,7 +81,7 @@ def run_node(
     try:
         if not exists(settings.store):
             _check_never_had_one(settings)
-        with Store(settings.store) as store, daemon_lock(store.folder, "node"), stop_on_signals(stop):
+        with Store(settings.store) as store, daemon_lock(store.folder, "node"), stop_on_signals(stop.set):
             store.clean()
             log = open_log(store, settings)
             if repaired := log.recover():

@@ -56,7 +56,8 @@ def _records(folder: Path) -> Any:
 def _decide(folder: Path, text: str, *, let_go: bool, reason: str, as_json: bool) -> None:
     from fedsecure_node.approvals import who
     from fedsecure_node.assemble import open_log
-    from fedsecure_node.releases import decide, find_release, fold
+    from fedsecure_node.decisions import decide
+    from fedsecure_node.releases import find_release, fold
     from fedsecure_node.settings import load_settings
     from fedsecure_node.store import Store
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 
 from fedsecure.errors import (
     CertificateError,
@@ -28,7 +25,7 @@ from fedsecure_node.text import printable
 from fedsecure_node.transfer import Backoff
 from fedsecure_node.work import ExchangeDesk, Outcome, as_error
 
-__all__ = ["Connect", "Desks", "NodeDaemon", "stop_on_signals"]
+__all__ = ["Connect", "Desks", "NodeDaemon"]
 
 Connect = Callable[[threading.Event], Link]
 
@@ -176,21 +173,3 @@ class NodeDaemon:
             raise error
         if self._aborted is not None:
             raise self._aborted
-
-
-@contextmanager
-def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set ``stop``; outside the main thread nothing is installed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

@@ -15,11 +15,12 @@ from fedsecure.policy import Policy
 from fedsecure.tensors import Array
 from fedsecure.wire.codec import Payload, decode_payload, upload_key
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.decisions import note
 from fedsecure_node.guarantee import NONE
 from fedsecure_node.institution import CurrentPolicy
 from fedsecure_node.records import Destination, class_counts, release_body
 from fedsecure_node.releaselog import ReleaseLog
-from fedsecure_node.releases import Release, note
+from fedsecure_node.releases import Release
 from fedsecure_node.runbook import ExchangeKey, Finished
 from fedsecure_node.store import Store
 

@@ -1,20 +1,17 @@
-"""Releases as the log tells them: each with its state, found by number or digest, and decided by a person."""
+"""Releases as the log tells them: each with its state, found by number or digest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedsecure.errors import ConfigError, LocalProtocolError
 from fedsecure_node.logchain import FORGOTTEN, Record
 from fedsecure_node.planbook import MIN_PREFIX
 from fedsecure_node.runbook import ExchangeKey
 
-if TYPE_CHECKING:
-    from fedsecure_node.releaselog import ReleaseLog
-
-__all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "decide", "find_release", "fold", "note"]
+__all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "find_release", "fold", "next_state"]
 
 #: state -> kinds of records that may follow in it, and the state each leads to. What is absent is refused.
 TRANSITIONS: dict[str, dict[str, str]] = {
@@ -117,10 +114,11 @@ def advance(releases: Mapping[int, Release], record: Record) -> Release | None:
     old = releases.get(number) if isinstance(number, int) else None
     if old is None:
         raise LocalProtocolError(f"release log, record {record.seq}: speaks of a release {number} that is not there")
-    return replace(old, state=_next(old, record.kind), events=(*old.events, record))
+    return replace(old, state=next_state(old, record.kind), events=(*old.events, record))
 
 
-def _next(release: Release, kind: str) -> str:
+def next_state(release: Release, kind: str) -> str:
+    """The state after a record of ``kind``. Raises ``LocalProtocolError`` when the state does not allow it."""
     state = TRANSITIONS[release.state].get(kind)
     if state is None:
         raise LocalProtocolError(
@@ -148,23 +146,3 @@ def find_release(releases: Mapping[int, Release], text: str) -> Release:
         count = "no release has" if not matches else f"{len(matches)} releases have"
         raise ConfigError(f"{count} a SHA-256 that starts with {wanted[:16]}", hint="give the release's number")
     return matches[0]
-
-
-def note(log: ReleaseLog, number: int, kind: str, fields: Mapping[str, Any] | None = None) -> Record:
-    """Add a record about a release, if its state allows that kind now. Raises ``LocalProtocolError``."""
-    return log.append(kind, {"release": number, **(fields or {})}, only_if=_allowed(number, kind))
-
-
-def decide(log: ReleaseLog, number: int, *, release: bool, by: str, reason: str) -> Record:
-    """A person releases or refuses a held release. Raises ``LocalProtocolError`` when it is not held."""
-    kind = "released" if release else "refused"
-    return note(log, number, kind, {"by": by, "reason": reason})
-
-
-def _allowed(number: int, kind: str) -> Callable[[Mapping[int, Release]], None]:
-    def check(releases: Mapping[int, Release]) -> None:
-        if number not in releases:
-            raise ConfigError(f"there is no release {number}", hint="see: fedsecure node releases")
-        _next(releases[number], kind)
-
-    return check

@@ -21,6 +21,7 @@ ALLOWED = {
     "errors": set(),
     "files": set(),
     "locks": {"files"},
+    "signals": set(),
     "tensors": set(),
     "crypto": {"files"},
     "randomness": set(),

@@ -11,10 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from fedsecure.crypto.authority import init_ca, sign_request
-from fedsecure.crypto.enrolment import accept_certificate, create_identity
 from fedsecure.method import Axis, Contribution, Schema, TensorSpec
-from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import PROTOCOL, encode_contribution, upload_key
 from fedsecure.wire.credentials import TlsFiles, channel_credentials
@@ -58,20 +55,6 @@ class VectorSum:
 
     def model(self, server):
         return server
-
-
-def make_plan(**changes):
-    raw = {
-        "format": 1,
-        "name": "sum",
-        "rounds": 2,
-        "task": {"kind": "image", "classes": ["a", "b"], "shape": [1, 8, 8]},
-        "model": {"name": "mlp"},
-        "method": {"name": "fedavg", "local_epochs": 1},
-        "cohort": {"min_nodes": 2, "nodes": ["a", "b", "c"]},
-        "deadlines": {"join": 60.0, "exchange": 30.0},
-    }
-    return Plan.model_validate({**raw, **changes}, strict=False)
 
 
 class Caller:
@@ -138,32 +121,19 @@ def give(value=1.0, labels=(0, 1), **tensors):
 
 
 @pytest.fixture(scope="session")
-def enrolled(tmp_path_factory):
+def enrolled(federation_of, tmp_path_factory):
     """A CA, a coordinator and nodes a, b, c, each enrolled in a folder of its own by the real steps."""
     root = tmp_path_factory.mktemp("federation")
-    now = datetime.now(UTC)
-    ca = init_ca(root / "ca", FEDERATION, None, 1, now)
+    made = federation_of(root, FEDERATION)
 
     def enrol(name, role="node", dns=()):
-        folder = root / f"{role}-{name}"
-        made = create_identity(folder, federation=FEDERATION, role=role, name=name, dns=dns)
-        pem = sign_request(
-            root / "ca", made.csr.read_bytes(), role=role, name=name, days=10, passphrase=None, now=datetime.now(UTC)
-        )
-        (folder / "issued.crt").write_bytes(pem)
-        accept_certificate(
-            folder,
-            cert=folder / "issued.crt",
-            ca_cert=root / "ca" / "ca.crt",
-            fingerprint=ca.fingerprint,
-            now=datetime.now(UTC),
-        )
-        return folder
+        made.enrol(role, name, dns)
+        return root / f"{role}-{name}"
 
     enrol("coordinator", "coordinator", ("localhost", "127.0.0.1"))
     for name in "abc":
         enrol(name)
-    return SimpleNamespace(root=root, ca=root / "ca", enrol=enrol)
+    return SimpleNamespace(root=root, ca=made.ca, enrol=enrol)
 
 
 @pytest.fixture
@@ -178,11 +148,11 @@ def coordinator_folder(enrolled, tmp_path):
 
 
 @pytest.fixture
-def live(enrolled, coordinator_folder):
+def live(enrolled, coordinator_folder, sum_plan):
     """``live.start()`` runs a daemon; ``live.caller("a")`` dials it; ``live.submit(plan)`` adds a run."""
     with contextlib.ExitStack() as stack:
         state = SimpleNamespace(daemon=None, notices=[], folder=coordinator_folder, enrolled=enrolled)
-        state.plan, state.give = make_plan, give
+        state.plan, state.give = sum_plan, give
 
         def start(method=None):
             settings = load_settings(coordinator_folder)

@@ -4,56 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from concurrent import futures
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
 import pytest
 
-from fedsecure.crypto import authority, enrolment
 from fedsecure.errors import FedSecureError
 from fedsecure.wire.credentials import TlsFiles, peer_identity, server_credentials
 from fedsecure.wire.v1 import coordinator_pb2, coordinator_pb2_grpc
 
 
-class Federation:
-    """One CA and its participants. Made a year ago, so that certificates can have expired by now."""
-
-    def __init__(self, root: Path, name: str = "heart") -> None:
-        self.root, self.name, self.now = root, name, datetime.now(UTC)
-        self.ca = root / "ca"
-        self.authority = authority.init_ca(self.ca, name, None, 10, self.now - timedelta(days=365))
-
-    def enrol(self, role, name, hosts=(), at=None, days=90, folder=None) -> TlsFiles:
-        """The real steps; ``at`` chooses when the certificate was issued."""
-        at = at or self.now
-        folder = self.root / (folder or f"{role}-{name}")
-        made = enrolment.create_identity(folder, federation=self.name, role=role, name=name, dns=tuple(hosts))
-        pem = authority.sign_request(
-            self.ca, made.csr.read_bytes(), role=role, name=name, days=days, passphrase=None, now=at, renew=True
-        )
-        (folder / "issued.crt").write_bytes(pem)
-        enrolment.accept_certificate(
-            folder,
-            cert=folder / "issued.crt",
-            ca_cert=self.ca / "ca.crt",
-            fingerprint=self.authority.fingerprint,
-            now=at,
-        )
-        return TlsFiles.in_folder(folder)
-
-    def coordinator(self, hosts=("localhost", "127.0.0.1"), **how) -> TlsFiles:
-        return self.enrol("coordinator", "coordinator", hosts, **how)
-
-    @property
-    def crl(self) -> Path:
-        return self.ca / "crl.pem"
-
-
 class WhoAmI(coordinator_pb2_grpc.CoordinatorServicer):
     """``Hello`` binds the message to the certificate, as the coordinator does."""
 
-    def __init__(self, federation: Federation) -> None:
+    def __init__(self, federation) -> None:
         self.federation, self.served = federation, []
 
     def Hello(self, request, context):
@@ -81,14 +46,14 @@ class Server:
 
 
 @pytest.fixture
-def federation(tmp_path: Path) -> Federation:
-    return Federation(tmp_path)
+def federation(federation_of, tmp_path: Path):
+    return federation_of(tmp_path)
 
 
 @pytest.fixture
-def strangers(tmp_path: Path) -> Federation:
+def strangers(federation_of, tmp_path: Path):
     """Another consortium whose CA has the same name."""
-    return Federation(tmp_path / "strangers")
+    return federation_of(tmp_path / "strangers")
 
 
 @pytest.fixture

@@ -17,9 +17,6 @@ import grpc
 import numpy as np
 import pytest
 
-from fedsecure.crypto.authority import init_ca, sign_request
-from fedsecure.crypto.certificates import fingerprint
-from fedsecure.crypto.enrolment import accept_certificate, create_identity
 from fedsecure.data.dataset import Dataset
 from fedsecure.data.export import save_npz
 from fedsecure.errors import DataError, FedSecureError, RemoteProtocolError
@@ -269,26 +266,13 @@ class Site:
 
 
 @pytest.fixture(scope="session")
-def identities(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def identities(federation_of: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA with a coordinator and a node enrolled."""
     root = tmp_path_factory.mktemp("identities")
-    now = datetime.now(UTC)
-    init_ca(root / "ca", FEDERATION, None, 1, now)
-    ca = root / "ca" / "ca.crt"
-    create_identity(
-        root / "coordinator", federation=FEDERATION, role="coordinator", name="coordinator", dns=("localhost",)
-    )
+    federation = federation_of(root, FEDERATION)
+    federation.coordinator(("localhost",), folder="coordinator")
     init_node(root / "node", node="hospital-a", federation=FEDERATION, coordinator="localhost:1")
-    for folder, role, name in (
-        (root / "coordinator", "coordinator", "coordinator"),
-        (root / "node", "node", "hospital-a"),
-    ):
-        csr = (folder / "tls.csr").read_bytes()
-        pem = sign_request(root / "ca", csr, role=role, name=name, days=30, passphrase=None, now=now)
-        (folder / "issued.crt").write_bytes(pem)
-        accept_certificate(
-            folder, cert=folder / "issued.crt", ca_cert=ca, fingerprint=fingerprint(ca.read_bytes()), now=now
-        )
+    federation.certify(root / "node", "node", "hospital-a")
     return root
 
 

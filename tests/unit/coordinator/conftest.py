@@ -10,7 +10,6 @@ import pytest
 
 from fedsecure.errors import DataError
 from fedsecure.method import Axis, Contribution, Schema, TensorSpec
-from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure_coordinator.blobs import BlobStore
@@ -57,21 +56,6 @@ class VectorSum:
         return server
 
 
-def make_plan(**changes):
-    raw = {
-        "format": 1,
-        "name": "sum",
-        "rounds": 2,
-        "seed": 5,
-        "task": {"kind": "image", "classes": ["a", "b"], "shape": [1, 8, 8]},
-        "model": {"name": "mlp"},
-        "method": {"name": "fedavg", "local_epochs": 1},
-        "cohort": {"min_nodes": 2, "nodes": ["a", "b", "c"]},
-        "deadlines": {"join": 60.0, "exchange": 30.0},
-    }
-    return Plan.model_validate({**raw, **changes}, strict=False)
-
-
 def contribution(value=1.0, labels=(0, 1)):
     return Contribution(
         Tensors({"x": np.full(4, value, np.float32)}), Tensors({"labels": np.asarray(labels, dtype=np.int64)})
@@ -79,9 +63,9 @@ def contribution(value=1.0, labels=(0, 1)):
 
 
 @pytest.fixture
-def toy():
+def toy(sum_plan):
     """``method``, ``plan``, ``contribution``: the pieces of a toy run."""
-    return SimpleNamespace(method=VectorSum, plan=make_plan, contribution=contribution)
+    return SimpleNamespace(method=VectorSum, plan=sum_plan, contribution=contribution)
 
 
 @pytest.fixture

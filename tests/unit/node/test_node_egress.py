@@ -9,9 +9,10 @@ from fedsecure.errors import DataError, FedSecureError, LocalProtocolError, Poli
 from fedsecure.method import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
+from fedsecure_node.decisions import decide
 from fedsecure_node.egress import Cleared
 from fedsecure_node.reasons import public_reason
-from fedsecure_node.releases import decide, fold
+from fedsecure_node.releases import fold
 
 
 class Recorder:

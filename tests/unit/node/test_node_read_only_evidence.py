@@ -15,7 +15,7 @@ import pytest
 from fedsecure.crypto.signatures import load_identity, public_identity_pem
 from fedsecure.errors import StoreError
 from fedsecure_node.database import FULL, Database
-from fedsecure_node.releases import note
+from fedsecure_node.decisions import note
 from fedsecure_node.snapshot import snapshot
 from fedsecure_node.verification import verify_store
 

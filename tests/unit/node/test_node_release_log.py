@@ -9,8 +9,9 @@ import pytest
 
 from fedsecure.crypto.signatures import generate_identity, load_identity
 from fedsecure.errors import LocalProtocolError, ReleaseLogError
+from fedsecure_node.decisions import decide, note
 from fedsecure_node.logchain import GENESIS
-from fedsecure_node.releases import decide, find_release, fold, note
+from fedsecure_node.releases import find_release, fold
 from fedsecure_node.verification import verify_store
 
 
