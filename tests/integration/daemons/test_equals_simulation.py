@@ -28,7 +28,7 @@ def test_fedaf_feddm_and_fedavg_end_in_the_same_bits(federation: Any, node_recor
     data = {node: node_records(index) for index, node in enumerate(federation.nodes)}
     for plan in plans:
         federation.finish(plan, seconds=240)
-    settings, journal = open_store(federation.root / "coordinator", create=False)
+    settings, journal = open_store(federation.root / "coordinator", "read")
     blobs = BlobStore(settings.store / "blobs")
     states = {row.digest: Tensors.from_bytes(blobs.get(row.server)) for row in journal.runs()}
     journal.close()
