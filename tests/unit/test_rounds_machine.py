@@ -139,7 +139,7 @@ def test_a_late_contribution_names_what_is_open():
     with pytest.raises(RemoteProtocolError, match=r"node c is not in the cohort .*being aggregated"):
         made.handle(given("c"))
     made.handle(ServerUpdated())
-    with pytest.raises(RemoteProtocolError, match=r"is not due: round 1, exchange one, attempt 0 is open"):
+    with pytest.raises(RemoteProtocolError, match=r"is not due: round 2, exchange one, attempt 1 is open"):
         made.handle(given("c"))
 
 

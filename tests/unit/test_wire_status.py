@@ -17,6 +17,8 @@ from fedsecure.wire.v1.coordinator_pb2_grpc import (
     add_CoordinatorServicer_to_server,
 )
 
+#: Faults of the side where they happen: the peer is told that it failed, not how.
+NOT_ACROSS = ("FedSecureError", "LocalProtocolError", "StoreError")
 CLASSES = [getattr(errors, n) for n in errors.__all__ if isinstance(getattr(errors, n), type)]
 
 
@@ -50,7 +52,7 @@ def call(tmp_path):
     server.stop(0).wait(5)
 
 
-@pytest.mark.parametrize("cls", [c for c in CLASSES if c.__name__ not in ("FedSecureError", "LocalProtocolError")])
+@pytest.mark.parametrize("cls", [c for c in CLASSES if c.__name__ not in NOT_ACROSS])
 def test_every_class_comes_back(call, cls):
     seen = call(cls("tensor x: 3 of 9 values are not finite", hint="look at Müller's file"))
     assert type(seen) is cls

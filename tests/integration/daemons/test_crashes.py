@@ -32,7 +32,7 @@ def test_kill_9_of_a_node_and_of_the_coordinator(federation: Any, node_records: 
     f.start("node-0")
     f.finish(plan, seconds=240)
 
-    settings, journal = open_store(f.root / "coordinator", create=False)
+    settings, journal = open_store(f.root / "coordinator", "read")
     row = journal.runs()[0]
     state = Tensors.from_bytes(BlobStore(settings.store / "blobs").get(row.server))
     journal.close()

@@ -65,7 +65,7 @@ def fill(store: Path) -> Path:
 
 def check(f: Any, plan: Any, node_records: Any) -> None:
     """The run ended in the bits of an undisturbed one, and every node's log is whole."""
-    settings, journal = open_store(f.root / "coordinator", create=False)
+    settings, journal = open_store(f.root / "coordinator", "read")
     state = Tensors.from_bytes(BlobStore(settings.store / "blobs").get(journal.runs()[0].server))
     journal.close()
     data = {node: node_records(index) for index, node in enumerate(f.nodes)}
