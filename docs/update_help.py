@@ -6,12 +6,16 @@ A block is fenced, and stands after a line ``<!-- help: ARGUMENTS -->``; the cod
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+os.environ |= {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1"}
+
+from fedsecure.cli import run
 from fedsecure.errors import EXIT_CODES
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -29,10 +33,12 @@ def exit_codes() -> str:
 
 def printed(arguments: str) -> str:
     """What ``fedsecure ARGUMENTS --help`` prints, 80 columns wide."""
-    command = [sys.executable, "-m", "fedsecure", *arguments.split(), "--help"]
-    environment = {**os.environ, "COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, timeout=60)
-    return f"$ fedsecure {' '.join([*arguments.split(), '--help'])}\n" + done.stdout.strip() + "\n"
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = run([*arguments.split(), "--help"])
+    if code:
+        raise SystemExit(f"fedsecure {arguments} --help: exit code {code}")
+    return f"$ fedsecure {' '.join([*arguments.split(), '--help'])}\n" + out.getvalue().strip() + "\n"
 
 
 def refreshed(text: str) -> str:

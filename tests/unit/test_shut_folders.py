@@ -15,21 +15,19 @@ import pytest
 from fedsecure.cli import run
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Runs command lines one after the other; prints [exit code, stderr] of each as JSON on the real stdout.
+#: Runs one command line for each line of JSON on stdin; answers [exit code, stderr] as a line of JSON.
 RUNNER = """
 import contextlib, io, json, sys, traceback
 from fedsecure.cli import run
-answers = []
-for arguments in json.load(sys.stdin):
+for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = run(arguments)
+            code = run(json.loads(line))
         except BaseException:
             code = "crash"
             traceback.print_exc()
-    answers.append([code, err.getvalue()])
-json.dump(answers, sys.stdout)
+    print(json.dumps([code, err.getvalue()]), flush=True)
 """
 PLAN = "fedsecure/plan/examples/digits-fedaf.toml"
 
@@ -44,22 +42,34 @@ def _bind_by_permissions() -> None:
         libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; refused to, and not needed by, anybody else
 
 
-@pytest.fixture
-def bound() -> Bound:
-    def ask(commands: list[list[str]]) -> Answers:
-        done = subprocess.run(
-            [sys.executable, "-c", RUNNER],
-            input=json.dumps(commands),
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=True,
-            cwd=ROOT,
-            preexec_fn=_bind_by_permissions,
-        )
-        return [(code, err) for code, err in json.loads(done.stdout)]
+@pytest.fixture(scope="module")
+def bound() -> Iterator[Bound]:
+    """Runs command lines in one process of their own, which permission bits bind."""
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        preexec_fn=_bind_by_permissions,  # noqa: PLW1509 - no other thread of the parent holds a lock now
+    )
+    assert runner.stdin is not None
+    assert runner.stdout is not None
+    requests, replies = runner.stdin, runner.stdout
 
-    return ask
+    def ask(commands: list[list[str]]) -> Answers:
+        answers: Answers = []
+        for arguments in commands:
+            requests.write(json.dumps(arguments) + "\n")
+            requests.flush()
+            code, err = json.loads(replies.readline())
+            answers.append((code, err))
+        return answers
+
+    yield ask
+    requests.close()
+    assert runner.wait(60) == 0
+    replies.close()
 
 
 @pytest.fixture

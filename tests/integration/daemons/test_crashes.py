@@ -17,8 +17,8 @@ from fedsecure_coordinator.setup import open_store
 @pytest.mark.slow
 def test_kill_9_of_a_node_and_of_the_coordinator(federation: Any, node_records: Any, fast: Any) -> None:
     f = federation
-    method = {"name": "fedaf", **fast, "steps": 400, "resample_interval": 50}
-    plan = f.plan("long", method, rounds=4, cohort={"min_nodes": 3, "nodes": list(f.nodes)})
+    method = {"name": "fedaf", **fast, "steps": 200, "resample_interval": 50}
+    plan = f.plan("long", method, rounds=3, cohort={"min_nodes": 3, "nodes": list(f.nodes)})
     f.submit(plan)
     f.start_all()
     f.wait(lambda: f.status(plan)["history"] and "accuracy" not in f.log("coordinator"))
@@ -27,7 +27,7 @@ def test_kill_9_of_a_node_and_of_the_coordinator(federation: Any, node_records: 
     f.wait(lambda: len(f.status(plan)["history"]) >= 2)
     f.stop("coordinator", signal.SIGKILL)
     f.start("coordinator")
-    f.wait(lambda: len(f.status(plan)["history"]) >= 3)
+    f.wait(lambda: f.log("coordinator").count("listening") == 2)
     f.stop("node-0", signal.SIGTERM)
     f.start("node-0")
     f.finish(plan, seconds=240)
@@ -40,4 +40,4 @@ def test_kill_9_of_a_node_and_of_the_coordinator(federation: Any, node_records: 
     assert state == simulate(plan, build_method(plan), data).server
     for node in f.nodes:
         log = f.ask("node", "verify-log", "--dir", f.root / node)
-        assert log["releases"] == 8, "one release for each exchange, however often the daemon was killed"
+        assert log["releases"] == 6, "one release for each exchange, however often the daemon was killed"
