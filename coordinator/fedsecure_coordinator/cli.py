@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-DirOption = Annotated[Path, typer.Option("--dir", help="Folder of coordinator.toml.", file_okay=False)]
+DirOption = Annotated[Path, typer.Option("--dir", help="Folder of coordinator.toml.", file_okay=False, readable=False)]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Digest of the plan, a prefix of it, or its name.")]
 
 
@@ -71,8 +71,8 @@ def init(
 
 @app.command()
 def enroll(
-    cert: Annotated[Path, typer.Option(help="The certificate that the CA issued.")],
-    ca_cert: Annotated[Path, typer.Option("--ca-cert", help="The CA's certificate.")],
+    cert: Annotated[Path, typer.Option(help="The certificate that the CA issued.", readable=False)],
+    ca_cert: Annotated[Path, typer.Option("--ca-cert", help="The CA's certificate.", readable=False)],
     fingerprint: Annotated[str, typer.Option(help="Fingerprint of the CA's certificate, got by another way.")],
     folder: DirOption = Path(),
     as_json: JsonOption = False,
@@ -92,7 +92,7 @@ def enroll(
 
 @app.command()
 def submit(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file.")],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file.", readable=False)],
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
@@ -118,7 +118,7 @@ def submit(
 @app.command()
 def run(
     folder: DirOption = Path(),
-    plan: Annotated[list[Path] | None, typer.Option(help="Submit this plan first; repeatable.")] = None,
+    plan: Annotated[list[Path] | None, typer.Option(help="Submit this plan first; repeatable.", readable=False)] = None,
     exit_when_done: Annotated[bool, typer.Option(help="End when every run has ended.")] = False,
     log_format: Annotated[LogFormat, typer.Option(help="Log as text or as JSON lines.")] = LogFormat.TEXT,
 ) -> None:
@@ -201,7 +201,7 @@ def abort(
 @app.command()
 def export(
     run: RunArgument,
-    out: Annotated[Path, typer.Option(help="Folder to write to; made if missing.", file_okay=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write to; made if missing.", file_okay=False, readable=False)],
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:

@@ -26,10 +26,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-FolderOption = Annotated[Path, typer.Option("--ca", metavar="DIR", help="Folder of the CA.")]
+FolderOption = Annotated[Path, typer.Option("--ca", metavar="DIR", readable=False, help="Folder of the CA.")]
 PassphraseOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Read the passphrase of the CA's key from this file (mode 0600)."),
+    typer.Option(
+        metavar="FILE", readable=False, help="Read the passphrase of the CA's key from this file (mode 0600)."
+    ),
 ]
 
 
@@ -76,8 +78,8 @@ def init(
 
 @app.command()
 def sign(
-    csr: Annotated[Path, typer.Argument(metavar="CSR", help="The participant's request, tls.csr.")],
-    out: Annotated[Path, typer.Option(metavar="CERT", help="Where the certificate goes.")],
+    csr: Annotated[Path, typer.Argument(metavar="CSR", readable=False, help="The participant's request, tls.csr.")],
+    out: Annotated[Path, typer.Option(metavar="CERT", readable=False, help="Where the certificate goes.")],
     folder: FolderOption = Path("ca"),
     days: Annotated[int, typer.Option(help="Lifetime of the certificate.")] = 365,
     expect_fingerprint: Annotated[

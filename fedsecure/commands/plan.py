@@ -23,8 +23,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-PlanArgument = Annotated[Path, typer.Argument(help="Plan file (TOML).", metavar="PLAN")]
-PolicyOption = Annotated[Path | None, typer.Option(help="Hold it against this policy.toml as well.")]
+PlanArgument = Annotated[Path, typer.Argument(help="Plan file (TOML).", metavar="PLAN", readable=False)]
+PolicyOption = Annotated[Path | None, typer.Option(help="Hold it against this policy.toml as well.", readable=False)]
 
 
 @app.command()

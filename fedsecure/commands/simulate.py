@@ -23,8 +23,10 @@ Counts = dict[str, dict[str, int]]
 
 
 def simulate(
-    plan: Annotated[Path, typer.Argument(help="Plan file with a [simulation] table.", metavar="PLAN")],
-    out: Annotated[Path, typer.Option(help="Folder for result.json and model.safetensors; made if absent.")],
+    plan: Annotated[Path, typer.Argument(help="Plan file with a [simulation] table.", metavar="PLAN", readable=False)],
+    out: Annotated[
+        Path, typer.Option(help="Folder for result.json and model.safetensors; made if absent.", readable=False)
+    ],
     json_output: JsonOption = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads of torch; 0 leaves its own choice.", min=0)] = 0,

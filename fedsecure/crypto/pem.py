@@ -176,7 +176,13 @@ def _expect_block(pem: bytes, kind: str, what: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+    """A library's reason in words, without its own types, advice and addresses."""
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    if "MalformedFraming" in first or "PEM" in first:
+        return "the text between its BEGIN and END lines is damaged"
+    if "asn1" in first.lower() or "ParseError" in first:
+        return "its content is damaged"
+    return first.split(" See http")[0].split(" https://")[0].split(" http://")[0].rstrip(" .:")[:160]
 
 
 def _sha256(data: bytes) -> str:

@@ -57,8 +57,8 @@ def init(
 
 @app.command()
 def enroll(
-    cert: Annotated[Path, typer.Option(metavar="CERT", help="The certificate that the CA issued.")],
-    ca_cert: Annotated[Path, typer.Option(metavar="CA_CERT", help="The CA's certificate.")],
+    cert: Annotated[Path, typer.Option(metavar="CERT", readable=False, help="The certificate that the CA issued.")],
+    ca_cert: Annotated[Path, typer.Option(metavar="CA_CERT", readable=False, help="The CA's certificate.")],
     fingerprint: Annotated[str, typer.Option(help="The CA's fingerprint, as its keeper told you.")],
     folder: DirOption = Path(),
     as_json: JsonOption = False,
@@ -79,7 +79,7 @@ def enroll(
 @app.command()
 def check(
     plan: Annotated[
-        Path | None, typer.Option(metavar="PLAN", help="A plan file: check the records against it.")
+        Path | None, typer.Option(metavar="PLAN", readable=False, help="A plan file: check the records against it.")
     ] = None,
     folder: DirOption = Path(),
     as_json: JsonOption = False,

@@ -96,7 +96,7 @@ def preview(
     release_id: Annotated[
         str, typer.Argument(metavar="RELEASE", help="Its number, at least 8 digits of its SHA-256, or all.")
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", readable=False, help="Folder for the files.")],
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
@@ -117,7 +117,10 @@ def preview(
 
 def verify_log(
     identity: Annotated[
-        Path | None, typer.Option(metavar="PUB", help="A copy of identity.pub kept elsewhere; default: the node's own.")
+        Path | None,
+        typer.Option(
+            metavar="PUB", readable=False, help="A copy of identity.pub kept elsewhere; default: the node's own."
+        ),
     ] = None,
     folder: DirOption = Path(),
     as_json: JsonOption = False,

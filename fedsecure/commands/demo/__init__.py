@@ -35,9 +35,9 @@ class DemoMethod(StrEnum):
 def demo(
     method: Annotated[DemoMethod, typer.Option(help="The method to show; FedAvg runs beside it.")] = DemoMethod.FEDAF,
     nodes: Annotated[int, typer.Option(help="How many institutions.", min=2, max=10)] = 3,
-    out: Annotated[Path, typer.Option(help="Folder of the demonstration; one of an earlier one is replaced.")] = Path(
-        "fedsecure-demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(readable=False, help="Folder of the demonstration; an earlier one is replaced.")
+    ] = Path("fedsecure-demo"),
     json_output: JsonOption = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep keys and stores, so that the daemons can be started again.")
