@@ -56,9 +56,9 @@ class RoundReport:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, object]:
-        """The entry of ``rounds`` in ``result.json``; totals beside the figures of each node."""
+        """The entry of ``rounds`` in ``result.json``, counted from 1; totals beside the figures of each node."""
         return {
-            "round": self.round,
+            "round": self.round + 1,
             **self.metrics,
             "losses": self.losses,
             "local": self.local,

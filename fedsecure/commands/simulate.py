@@ -107,7 +107,7 @@ def _introduce(plan: Plan, data: dict[str, Dataset], test: Dataset, device: str)
 
 def _line(entry: dict[str, Any]) -> str:
     return (
-        f"round {entry['round'] + 1}: accuracy {entry['accuracy']:.4f}, {entry['bytes_up']:,} bytes up, "
+        f"round {entry['round']}: accuracy {entry['accuracy']:.4f}, {entry['bytes_up']:,} bytes up, "
         f"{entry['bytes_down']:,} down, {entry['seconds']:.1f} s"
     )
 

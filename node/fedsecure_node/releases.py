@@ -81,7 +81,8 @@ class Release:
         return replace(self, body=kept, events=())
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """For ``--json``. Rounds and attempts count from 1 there, as everywhere that people read; in the log's own
+        records and on the wire they count from 0."""
         return {
             "release": self.number,
             "state": self.state,
@@ -90,6 +91,8 @@ class Release:
             "node": self.node,
             "hash": self.hash,
             **self.body,
+            "round": self.body["round"] + 1,
+            "attempt": self.body["attempt"] + 1,
             "events": [{"record": e.seq, "kind": e.kind, "time": e.time, **e.body} for e in self.events],
         }
 

@@ -160,7 +160,7 @@ class ExchangeDesk:
         raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
         broadcast = read_broadcast(raw, task.work.broadcast_digest, method, key.exchange, policy)
         before, local = self._store.runs.local_for(key)
-        self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round)
+        self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round + 1)
         try:
             local, contribution = method.client_update(key.exchange, broadcast, local, data, self._context(task, link))
         except Cancelled:

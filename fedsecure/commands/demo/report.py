@@ -74,7 +74,7 @@ def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: di
     releases = _ask("node", "releases", "--dir", folder)["releases"]
     previews = preview_releases(Path(folder), "all", federation.root / "previews" / node)
     for release in releases:
-        name = f"{release['plan']['method']}.round-{release['round'] + 1}.{release['exchange']}"
+        name = f"{release['plan']['method']}.round-{release['round']}.{release['exchange']}"
         files = previews[release["release"]]
         artefacts |= {f"preview.{node}.{name}.{kind}": str(path) for kind, path in files.items()}
     artefacts[f"log.{node}"] = str(Path(folder) / "store")
