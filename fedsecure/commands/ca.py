@@ -52,13 +52,14 @@ def init(
     if no_passphrase and passphrase_file is not None:
         raise ConfigError("--no-passphrase and --passphrase-file exclude each other", hint="give one of them")
     if no_passphrase:
-        _warn("the CA's key is stored unencrypted: whoever reads it can let anyone into the federation")
         passphrase = None
     elif passphrase_file is not None:
         passphrase = _from_file(passphrase_file)
     else:
         passphrase = _prompt(f"New passphrase of the CA of {federation}", twice=True)
     made = authority.init_ca(folder, federation, passphrase, years, datetime.now(UTC))
+    if no_passphrase:
+        _warn("the CA's key is stored unencrypted: whoever reads it can let anyone into the federation")
     if as_json:
         emit_json(
             {

@@ -82,6 +82,10 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise CertificateError(
+                f"{folder}: cannot be used: {error.strerror}", hint="check the permissions of the folder"
+            ) from None
         raise CertificateError(
             f"{folder}: no CA here: {error.strerror}", hint="give the CA's folder, or make one with ca init"
         ) from None
