@@ -41,7 +41,7 @@ def test_result_model_and_resumption(plan: Path, tmp_path: Path, capsys: pytest.
     arguments = ["simulate", str(plan), "--out", str(tmp_path / "out"), "--device", "cpu", "--threads", "1"]
     assert run([*arguments, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert [entry["round"] for entry in result["rounds"]] == [0, 1]
+    assert [entry["round"] for entry in result["rounds"]] == [1, 2]
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
     model = (tmp_path / "out" / "model.safetensors").read_bytes()
     assert run(arguments) == 0
