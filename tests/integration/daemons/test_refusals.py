@@ -74,7 +74,7 @@ def test_approval_holding_and_preview(federation: Any, fast: Any, tmp_path: Path
     f.submit(plan)
     f.wait(lambda: f.status(plan)["nodes"]["joined"] == ["node-1", "node-2"])
     folder = f.root / "node-0"
-    offered = f.ask("node", "plans", "--dir", folder)["plans"][0]
+    offered = f.wait(lambda: f.ask("node", "plans", "--dir", folder)["plans"])[0]
     assert (offered["decision"], offered["policy_passes"]) == ("pending", True)
     assert any("2 condensed images" in line for line in offered["words"])
     code, said = f.refused("node", "approve", "0123456789", "--dir", folder)
