@@ -42,7 +42,7 @@ def _root(
 def _mount() -> None:
     from fedsecure.commands import ca, demo, plan, simulate
     from fedsecure_coordinator import cli as coordinator
-    from fedsecure_node import cli as node
+    from fedsecure_node.cli import app as node
 
     app.add_typer(ca.app, name="ca")
     app.add_typer(node.app, name="node")

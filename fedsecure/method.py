@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,7 @@ __all__ = [
     "ClientContext",
     "Contribution",
     "Method",
+    "Role",
     "Schema",
     "ServerContext",
     "TensorSpec",
@@ -46,9 +47,16 @@ class Axis:
         return f"{self.name}:{self.low}..{self.high}"
 
 
+#: What a node's checks must know of a tensor: ``condensed`` data and its ``labels``, ``logits`` of classes that are
+#: means or (with a ``class_weight``) weighted sums, the number of ``records`` a contribution was made from. A
+#: ``value`` is anything else.
+Role = Literal["value", "condensed", "labels", "logits", "class_weight", "records"]
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One tensor that may travel: name, dtype, shape, closed range of its values, and what it is in words."""
+    """One tensor that may travel: name, dtype, shape, closed range of its values, what it is in words, and the
+    ``role`` that the institution's rules are checked by."""
 
     name: str
     dtype: str
@@ -56,6 +64,7 @@ class TensorSpec:
     low: float
     high: float
     what: str
+    role: Role = "value"
 
     @property
     def max_nbytes(self) -> int:
@@ -114,6 +123,16 @@ class Schema:
 
     summed: tuple[TensorSpec, ...] = ()
     released: tuple[TensorSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        for half in (self.summed, self.released):
+            roles = [spec.role for spec in half if spec.role != "value"]
+            if len(set(roles)) != len(roles):
+                raise ValueError(f"a role twice in one half of a schema: {sorted(roles)}")
+
+    def of_role(self, half: Literal["summed", "released"], role: Role) -> TensorSpec | None:
+        """The one tensor of ``half`` with ``role``, or ``None``; a half has a role once (``value`` aside)."""
+        return next((spec for spec in getattr(self, half) if spec.role == role), None)
 
     @property
     def max_nbytes(self) -> int:

@@ -32,7 +32,7 @@ def show(plan: PlanArgument, policy: PolicyOption = None, json_output: JsonOptio
     """Print a plan in words: what is computed, what leaves a node, how many bytes at most, and what departs from its
     preset."""
     from fedsecure.methods import build_method
-    from fedsecure_node.describe import describe
+    from fedsecure_node.plans.describe import describe
 
     loaded, rules = _load(plan, policy)
     if json_output:

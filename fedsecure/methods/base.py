@@ -15,7 +15,7 @@ __all__ = ["ModelMethod", "prefixed_specs"]
 
 def prefixed_specs(prefix: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
     """The same specs, each renamed to ``prefix.name``."""
-    return tuple(TensorSpec(f"{prefix}.{s.name}", s.dtype, s.shape, s.low, s.high, s.what) for s in specs)
+    return tuple(TensorSpec(f"{prefix}.{s.name}", s.dtype, s.shape, s.low, s.high, s.what, s.role) for s in specs)
 
 
 class ModelMethod:

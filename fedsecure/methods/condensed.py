@@ -30,8 +30,8 @@ def condensed_specs(plan: Plan, settings: CondensationSettings) -> tuple[TensorS
     bound = settings.pixel_bound
     shape = plan.task.feature_shape
     return (
-        TensorSpec("images", "float32", (axis, *shape), -bound, bound, "condensed records, standardised"),
-        TensorSpec("labels", "int64", (axis,), 0, num_classes - 1, "the class of each condensed record"),
+        TensorSpec("images", "float32", (axis, *shape), -bound, bound, "condensed records, standardised", "condensed"),
+        TensorSpec("labels", "int64", (axis,), 0, num_classes - 1, "the class of each condensed record", "labels"),
     )
 
 

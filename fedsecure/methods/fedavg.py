@@ -58,7 +58,7 @@ class FedAvg(ModelMethod):
             TensorSpec(s.name, "float32", s.shape, -bound, bound, "a parameter of the local model times the records")
             for s in self.model_specs
         )
-        records = TensorSpec("records", "int64", (1,), 0, MAX_RECORDS, "number of records")
+        records = TensorSpec("records", "int64", (1,), 0, MAX_RECORDS, "number of records", "records")
         return Schema(summed=(*weighted, records))
 
     def client_update(

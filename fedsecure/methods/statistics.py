@@ -34,9 +34,9 @@ def statistics_specs(settings: FedAFSettings, num_classes: int) -> tuple[TensorS
     times = ", times its records" if weighted else ""
     square = (num_classes, num_classes)
     return (
-        TensorSpec("mean_logits", "float32", square, -bound, bound, f"mean logits of each held class{times}"),
+        TensorSpec("mean_logits", "float32", square, -bound, bound, f"mean logits of each held class{times}", "logits"),
         TensorSpec("soft_labels", "float32", square, 0.0, float(most), f"soft label of each held class{times}"),
-        TensorSpec("class_weight", "int64", (num_classes,), 0, most, weight),
+        TensorSpec("class_weight", "int64", (num_classes,), 0, most, weight, "class_weight"),
     )
 
 

@@ -11,17 +11,17 @@ from fedsecure.crypto.signatures import load_identity, verify
 from fedsecure.files import exists
 from fedsecure.locks import daemon_lock
 from fedsecure.signals import stop_on_signals
-from fedsecure_node.connect import connect
 from fedsecure_node.daemon import Connect, Desks, NodeDaemon
+from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
-from fedsecure_node.institution import PolicyWatch
-from fedsecure_node.localdata import LoadData, LocalData
-from fedsecure_node.plandesk import PlanDesk
+from fedsecure_node.link.connect import connect
+from fedsecure_node.log.releaselog import ReleaseLog
+from fedsecure_node.log.witness import Witness
+from fedsecure_node.plans.institution import PolicyWatch
+from fedsecure_node.plans.localdata import LoadData, LocalData
 from fedsecure_node.progress import Reporter, make_reporter
-from fedsecure_node.releaselog import ReleaseLog
 from fedsecure_node.settings import NodeSettings
-from fedsecure_node.store import Store
-from fedsecure_node.witness import Witness
+from fedsecure_node.store.store import Store
 from fedsecure_node.work import BuildMethod, ExchangeDesk
 
 __all__ = ["open_log", "run_node"]

@@ -16,13 +16,13 @@ from fedsecure.errors import (
 )
 from fedsecure.method import Cancelled
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_node.connect import Link
+from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
-from fedsecure_node.plandesk import PlanDesk
+from fedsecure_node.link.connect import Link
+from fedsecure_node.link.transfer import Backoff
 from fedsecure_node.progress import Reporter
-from fedsecure_node.store import Store, now_ms
+from fedsecure_node.store.store import Store, now_ms
 from fedsecure_node.text import printable
-from fedsecure_node.transfer import Backoff
 from fedsecure_node.work import ExchangeDesk, Outcome, as_error
 
 __all__ = ["Connect", "Desks", "NodeDaemon"]

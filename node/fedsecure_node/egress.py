@@ -8,21 +8,22 @@ from typing import Protocol
 import numpy as np
 
 from fedsecure.errors import DataError, PolicyError
-from fedsecure.method import Contribution, Method
+from fedsecure.method import Contribution, Method, Schema
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.policy import Policy
 from fedsecure.tensors import Array
 from fedsecure.wire.codec import Payload, decode_payload, upload_key
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_node.decisions import note
-from fedsecure_node.guarantee import NONE
-from fedsecure_node.institution import CurrentPolicy
-from fedsecure_node.records import Destination, class_counts, release_body
-from fedsecure_node.releaselog import ReleaseLog
-from fedsecure_node.releases import Release
-from fedsecure_node.runbook import ExchangeKey, Finished
-from fedsecure_node.store import Store
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.decisions import note
+from fedsecure_node.log.guarantee import NONE
+from fedsecure_node.log.records import Destination, class_counts, release_body
+from fedsecure_node.log.releaselog import ReleaseLog
+from fedsecure_node.log.releases import Release
+from fedsecure_node.plans.institution import CurrentPolicy
+from fedsecure_node.store.runbook import Finished
+from fedsecure_node.store.store import Store
 
 __all__ = ["NOT_AUDITED", "Cleared", "Gate", "Uplink", "check_contribution"]
 
@@ -64,7 +65,8 @@ def check_contribution(
     """
     policy.check_plan(plan)
     policy.check_records(int(counts.sum()))
-    contribution = decode_payload(payload.data, key, method.schema(key.exchange))
+    schema = method.schema(key.exchange)
+    contribution = decode_payload(payload.data, key, schema)
     size = len(payload.data)
     if size > policy.release.max_bytes:
         raise PolicyError(
@@ -78,30 +80,30 @@ def check_contribution(
             hint="fewer rounds, or another limit in policy.toml",
         )
     if isinstance(plan.method, CondensationSettings):
-        _check_condensed(plan, contribution, counts, policy)
-    _check_counted(contribution, counts)
-    _check_logits(contribution, policy)
+        _check_condensed(plan, schema, contribution, counts, policy)
+    _check_counted(schema, contribution, counts)
+    _check_logits(schema, contribution, policy)
     return contribution
 
 
-def _check_counted(contribution: Contribution, counts: Array) -> None:
+def _check_counted(schema: Schema, contribution: Contribution, counts: Array) -> None:
     """A contribution that says how many records it was made from was made from no more than take part now: one that
     was computed before the floor of records per class was raised is not sent."""
-    counted = contribution.summed.get("records")
-    if counted is not None and int(counted.sum()) > int(counts.sum()):
+    spec = schema.of_role("summed", "records")
+    if spec is not None and int(contribution.summed[spec.name].sum()) > int(counts.sum()):
         raise PolicyError(
             "plans.min_records_per_class: computed from more records than take part now",
             hint="the policy or the records changed after it was computed; it is not sent",
         )
 
 
-def _check_condensed(plan: Plan, contribution: Contribution, counts: Array, policy: Policy) -> None:
+def _check_condensed(plan: Plan, schema: Schema, contribution: Contribution, counts: Array, policy: Policy) -> None:
     """Images per class, and that classes below the floor of records show nowhere."""
     assert isinstance(plan.method, CondensationSettings)
     classes = plan.task.classes
     floor = max(policy.condensation.min_records_per_class, plan.method.min_count)
     most = min(policy.condensation.max_ipc, plan.method.ipc)
-    images = class_counts(contribution.released, classes)
+    images = class_counts(contribution.released, schema, classes)
     if images is None and len(contribution.released):
         name = next(iter(contribution.released))
         raise DataError(f"tensor {name}: released without labels, so images per class cannot be checked")
@@ -122,21 +124,20 @@ def _check_condensed(plan: Plan, contribution: Contribution, counts: Array, poli
             )
 
 
-def _check_logits(contribution: Contribution, policy: Policy) -> None:
+def _check_logits(schema: Schema, contribution: Contribution, policy: Policy) -> None:
     """``broadcast.max_abs_logit``, on the mean logits that the broadcast model gave on local records."""
     bound = policy.broadcast.max_abs_logit
-    for tensors in (contribution.summed, contribution.released):
-        weight = tensors.get("class_weight")  # sums are weighted by it, means are what is bounded
-        for name, array in tensors.items():
-            if "logit" not in name or array.dtype.kind != "f" or not array.size:
-                continue
-            rows = array.ndim and weight is not None and weight.shape == array.shape[:1]
-            most = np.abs(array / np.maximum(weight, 1)[:, None] if rows and weight is not None else array).max()
-            if not float(most) <= bound:
-                raise PolicyError(
-                    f"broadcast.max_abs_logit: tensor {name} passes {bound:g} on local records",
-                    hint="a model of such outputs can be built to single a record out; nothing was sent",
-                )
+    logits, weights = schema.of_role("summed", "logits"), schema.of_role("summed", "class_weight")
+    if logits is None:
+        return
+    array = contribution.summed[logits.name]
+    if weights is not None:  # sums are weighted by it, means are what is bounded
+        array = array / np.maximum(contribution.summed[weights.name], 1)[:, None]
+    if array.size and not float(np.abs(array).max()) <= bound:
+        raise PolicyError(
+            f"broadcast.max_abs_logit: tensor {logits.name} passes {bound:g} on local records",
+            hint="a model of such outputs can be built to single a record out; nothing was sent",
+        )
 
 
 class Gate:

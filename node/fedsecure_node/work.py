@@ -14,16 +14,17 @@ from fedsecure.plan import Plan
 from fedsecure.randomness import node_seed
 from fedsecure.wire.codec import Payload, encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_node.approvals import Verdict, standing
-from fedsecure_node.broadcasts import check_announced, read_broadcast
-from fedsecure_node.connect import Link
 from fedsecure_node.egress import Gate
-from fedsecure_node.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
-from fedsecure_node.localdata import LoadData, taking_part
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.link.broadcasts import check_announced, read_broadcast
+from fedsecure_node.link.connect import Link
+from fedsecure_node.log.releases import STATE_WORDS, Release
+from fedsecure_node.plans.approvals import Verdict, standing
+from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
+from fedsecure_node.plans.localdata import LoadData, taking_part
 from fedsecure_node.progress import Reporter
-from fedsecure_node.releases import STATE_WORDS, Release
-from fedsecure_node.runbook import ExchangeKey, Finished
-from fedsecure_node.store import Store, iso_time, now_ms
+from fedsecure_node.store.runbook import Finished
+from fedsecure_node.store.store import Store, iso_time, now_ms
 
 __all__ = ["BuildMethod", "ExchangeDesk", "Outcome", "as_error"]
 

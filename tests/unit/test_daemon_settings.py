@@ -14,7 +14,7 @@ from fedsecure.errors import ConfigError
 from fedsecure_coordinator import settings as coordinator_settings
 from fedsecure_coordinator.setup import example as coordinator_example
 from fedsecure_node import settings as node_settings
-from fedsecure_node.first_steps import example as node_example
+from fedsecure_node.cli.first_steps import example as node_example
 
 Load = Callable[[str], Any]
 

@@ -36,13 +36,25 @@ ALLOWED = {
     "condensation": {"models", "plan", "randomness", "tensors", "method", "data"},
     "methods": {"method", "condensation", "models", "plan", "tensors", "randomness", "data", "privacy"},
     "evaluation": {"data", "models", "plan", "tensors"},
-    "round_events": set(),
-    "round_state": {"config", "round_events"},
-    "round_transitions": {"round_events", "round_state"},
-    "rounds": {"plan", "round_events", "round_state", "round_transitions"},
+    "rounds": {"config", "plan"},
     "simulation": {"data", "evaluation", "method", "methods", "plan", "randomness", "rounds", "tensors"},
     "wire": {"method", "tensors", "crypto"},
 }
+#: The floors of the node: each part imports those above it in this list and nothing below.
+NODE_FLOORS = (
+    ("keys", "text", "settings"),
+    ("progress",),
+    ("log",),
+    ("store",),
+    ("plans",),
+    ("preview", "egress"),
+    ("link",),
+    ("work",),
+    ("desk",),
+    ("daemon",),
+    ("assemble",),
+    ("cli",),
+)
 #: the composition root: may import anything, and nothing imports it.
 ROOTS = {"cli", "commands", "__main__", "__init__"}
 #: third-party package -> the only places that may import it.
@@ -132,3 +144,14 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr.strip() == "[]"
+
+
+def test_floors_of_the_node() -> None:
+    floor = {name: level for level, names in enumerate(NODE_FLOORS) for name in names}
+    for module, path in modules():
+        if not module.startswith("fedsecure_node."):
+            continue
+        assert part(module) in floor, f"{module}: on no floor"
+        for imported, _ in imports(path):
+            if imported.startswith("fedsecure_node.") and part(imported) != part(module):
+                assert floor[part(imported)] < floor[part(module)], f"{module} imports {imported}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
-from fedsecure.round_transitions import Transitions
 from fedsecure.rounds import (
     MAX_ATTEMPTS,
     TRANSITIONS,
@@ -26,6 +25,7 @@ from fedsecure.rounds import (
     StartExchange,
     UpdateFailed,
 )
+from fedsecure.rounds.transitions import Transitions
 
 
 def machine(nodes=("a", "b", "c"), *, min_nodes=2, rounds=2, exchanges=("one",)) -> RoundMachine:

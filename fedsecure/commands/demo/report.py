@@ -67,7 +67,7 @@ def _method(view: dict[str, Any]) -> dict[str, Any]:
 
 def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: dict[str, str]) -> dict[str, Any]:
     """One node: its records, its releases from the verified log, and a preview of every single one of them."""
-    from fedsecure_node.previews import preview_releases
+    from fedsecure_node.cli.previews import preview_releases
 
     folder = str(federation.node(node))
     verified = _ask("node", "verify-log", "--dir", folder)

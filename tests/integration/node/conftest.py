@@ -28,10 +28,10 @@ from fedsecure.wire.status import to_status
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
 from fedsecure_node.assemble import open_log, run_node
-from fedsecure_node.first_steps import init_node
+from fedsecure_node.cli.first_steps import init_node
 from fedsecure_node.progress import PlainReporter
 from fedsecure_node.settings import load_settings
-from fedsecure_node.store import Store
+from fedsecure_node.store.store import Store
 
 FEDERATION = "heart-study"
 CLASSES = ("normal", "pneumonia", "other")

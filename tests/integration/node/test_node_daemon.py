@@ -20,8 +20,8 @@ from fedsecure.errors import (
 )
 from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_node import institution
-from fedsecure_node.releases import fold
+from fedsecure_node.log.releases import fold
+from fedsecure_node.plans import institution
 
 
 def kinds(site):
@@ -526,7 +526,7 @@ def test_private_randomness_differs_from_the_plans(site, script, plan_of):
 
 def test_nothing_private_in_the_output(site, script, plan_of):
     from fedsecure_node.settings import load_settings
-    from fedsecure_node.store import Store
+    from fedsecure_node.store.store import Store
 
     script.offer(plan := plan_of())
     script.ask(plan)

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from fedsecure.crypto.signatures import generate_identity, verify
-from fedsecure_node.releaselog import ReleaseLog
-from fedsecure_node.witness import Witness
+from fedsecure_node.log.releaselog import ReleaseLog
+from fedsecure_node.log.witness import Witness
 
 
 @pytest.fixture(scope="module")

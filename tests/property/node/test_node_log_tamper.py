@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsecure.errors import ReleaseLogError
-from fedsecure_node.logchain import check_head, scan, verify_log
+from fedsecure_node.log.chain import check_head, scan, verify_log
 
 
 def read(data, head, check):

@@ -17,13 +17,13 @@ from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
 from fedsecure_node.assemble import open_log
 from fedsecure_node.egress import Gate
-from fedsecure_node.institution import read_policy
-from fedsecure_node.records import Destination
-from fedsecure_node.releaselog import ReleaseLog
-from fedsecure_node.releases import fold
-from fedsecure_node.runbook import ExchangeKey
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.records import Destination
+from fedsecure_node.log.releaselog import ReleaseLog
+from fedsecure_node.log.releases import fold
+from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.settings import NodeSettings
-from fedsecure_node.store import Store
+from fedsecure_node.store.store import Store
 
 CLASSES = ("normal", "pneumonia", "<b>odd & name</b>")
 POLICY = """
@@ -65,15 +65,17 @@ class ToyMethod:
         if exchange == "statistics":
             return Schema(
                 summed=(
-                    TensorSpec("mean_logits", "float32", (c, c), -1e6, 1e6, "mean logits of each held class"),
-                    TensorSpec("class_weight", "int64", (c,), 0, 1, "whether the class is held"),
+                    TensorSpec("mean_logits", "float32", (c, c), -1e6, 1e6, "mean logits of each held class", "logits"),
+                    TensorSpec("class_weight", "int64", (c,), 0, 1, "whether the class is held", "class_weight"),
                 )
             )
         n = Axis("condensed", 0, c * self.plan.method.ipc)
         return Schema(
             released=(
-                TensorSpec("images", "float32", (n, *self.plan.task.feature_shape), -20, 20, "condensed records"),
-                TensorSpec("labels", "int64", (n,), 0, c - 1, "the class of each condensed record"),
+                TensorSpec(
+                    "images", "float32", (n, *self.plan.task.feature_shape), -20, 20, "condensed records", "condensed"
+                ),
+                TensorSpec("labels", "int64", (n,), 0, c - 1, "the class of each condensed record", "labels"),
             )
         )
 

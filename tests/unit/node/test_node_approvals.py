@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.errors import ConfigError, LocalProtocolError, PolicyError
-from fedsecure_node.approvals import RULE, approve, consider, refuse, standing, verdict, who
-from fedsecure_node.describe import describe, duration, human_bytes
-from fedsecure_node.institution import ABSENT_GRACE_S, PolicyWatch, read_policy
+from fedsecure_node.plans.approvals import RULE, approve, consider, refuse, standing, verdict, who
+from fedsecure_node.plans.describe import describe, duration, human_bytes
+from fedsecure_node.plans.institution import ABSENT_GRACE_S, PolicyWatch, read_policy
 
 
 def look(node, watch=None):

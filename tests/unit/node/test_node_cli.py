@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from fedsecure.cli import run
-from fedsecure_node.first_steps import init_node
+from fedsecure_node.cli.first_steps import init_node
 
 
 @pytest.fixture
@@ -144,5 +144,5 @@ def test_help_needs_no_torch():
     import sys
 
     heavy = ("torch", "grpc", "numpy", "pydantic")
-    code = f"import sys, fedsecure_node.cli; sys.exit(any(m in sys.modules for m in {heavy}))"
+    code = f"import sys, fedsecure_node.cli.app; sys.exit(any(m in sys.modules for m in {heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

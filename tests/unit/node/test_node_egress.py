@@ -9,10 +9,10 @@ from fedsecure.errors import DataError, FedSecureError, LocalProtocolError, Poli
 from fedsecure.method import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
-from fedsecure_node.decisions import decide
 from fedsecure_node.egress import Cleared
-from fedsecure_node.reasons import public_reason
-from fedsecure_node.releases import fold
+from fedsecure_node.log.decisions import decide
+from fedsecure_node.log.releases import fold
+from fedsecure_node.plans.reasons import public_reason
 
 
 class Recorder:
@@ -208,6 +208,7 @@ def test_weighted_sums_of_logits_are_bounded_as_means(node):
 
     sums = Tensors({"mean_logits": np.full((3, 3), 500.0, np.float32), "class_weight": np.array([100, 100, 100])})
     policy = Policy(format=1, broadcast=BroadcastRules(max_abs_logit=5.0))
-    _check_logits(Contribution(summed=sums), policy)
+    schema = node.method.schema("statistics")
+    _check_logits(schema, Contribution(summed=sums), policy)
     with pytest.raises(PolicyError, match="max_abs_logit"):
-        _check_logits(Contribution(summed=sums.with_({"class_weight": np.array([100, 99, 100])})), policy)
+        _check_logits(schema, Contribution(summed=sums.with_({"class_weight": np.array([100, 99, 100])})), policy)

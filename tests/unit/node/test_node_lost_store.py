@@ -12,12 +12,12 @@ from fedsecure.cli import run
 from fedsecure.crypto.signatures import load_identity, public_identity_pem
 from fedsecure.errors import ConfigError, LocalProtocolError, ReleaseLogError, StoreError
 from fedsecure_node.assemble import open_log
-from fedsecure_node.decisions import note
-from fedsecure_node.first_steps import check_node, init_node
-from fedsecure_node.forgetting import forget_log
-from fedsecure_node.logchain import GENESIS
-from fedsecure_node.store import Store
-from fedsecure_node.verification import verify_store
+from fedsecure_node.cli.first_steps import check_node, init_node
+from fedsecure_node.cli.forgetting import forget_log
+from fedsecure_node.cli.verification import verify_store
+from fedsecure_node.log.chain import GENESIS
+from fedsecure_node.log.decisions import note
+from fedsecure_node.store.store import Store
 
 
 def start(settings):

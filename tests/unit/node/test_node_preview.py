@@ -13,10 +13,10 @@ from PIL import Image
 
 from fedsecure.method import Contribution
 from fedsecure.tensors import Tensors
-from fedsecure_node.contact_sheet import contact_sheet, pixels
-from fedsecure_node.preview import make_preview, write_preview
-from fedsecure_node.records import release_body
-from fedsecure_node.releases import Release
+from fedsecure_node.log.records import release_body
+from fedsecure_node.log.releases import Release
+from fedsecure_node.preview.contact_sheet import contact_sheet, pixels
+from fedsecure_node.preview.release import make_preview, write_preview
 
 VOID = {"meta", "img", "br", "hr"}
 
@@ -99,7 +99,7 @@ def test_statistics_show_their_matrices_and_no_sheet(node, make_release):
 
 def release_for(node, plan, method, key, contribution):
     from fedsecure.wire.codec import encode_contribution
-    from fedsecure_node.guarantee import NONE
+    from fedsecure_node.log.guarantee import NONE
 
     body = release_body(
         plan, key, encode_contribution(contribution), contribution, method.schema(key.exchange),
@@ -111,7 +111,7 @@ def release_for(node, plan, method, key, contribution):
 
 def test_parameters_get_ranges_and_histograms(node, plan_of):
     from fedsecure.methods import build_method
-    from fedsecure_node.runbook import ExchangeKey
+    from fedsecure_node.keys import ExchangeKey
 
     plan = plan_of(method={"name": "fedavg", "local_steps": 1})
     method = build_method(plan)

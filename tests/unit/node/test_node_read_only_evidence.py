@@ -14,16 +14,16 @@ import pytest
 
 from fedsecure.crypto.signatures import load_identity, public_identity_pem
 from fedsecure.errors import StoreError
-from fedsecure_node.database import FULL, Database
-from fedsecure_node.decisions import note
-from fedsecure_node.snapshot import snapshot
-from fedsecure_node.verification import verify_store
+from fedsecure_node.cli.verification import verify_store
+from fedsecure_node.log.decisions import note
+from fedsecure_node.store.database import FULL, Database
+from fedsecure_node.store.snapshot import snapshot
 
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
 from fedsecure.crypto.signatures import load_public_identity
-from fedsecure_node.verification import verify_store
+from fedsecure_node.cli.verification import verify_store
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)

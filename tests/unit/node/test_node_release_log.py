@@ -9,10 +9,10 @@ import pytest
 
 from fedsecure.crypto.signatures import generate_identity, load_identity
 from fedsecure.errors import LocalProtocolError, ReleaseLogError
-from fedsecure_node.decisions import decide, note
-from fedsecure_node.logchain import GENESIS
-from fedsecure_node.releases import find_release, fold
-from fedsecure_node.verification import verify_store
+from fedsecure_node.cli.verification import verify_store
+from fedsecure_node.log.chain import GENESIS
+from fedsecure_node.log.decisions import decide, note
+from fedsecure_node.log.releases import find_release, fold
 
 
 def verify(node):
@@ -45,7 +45,7 @@ def test_a_whole_log_verifies_and_names_the_key(full):
 
 def test_an_append_verifies_the_whole_anew_when_anything_but_itself_wrote(full, reopened, make_release, monkeypatch):
     """Between its own appends a daemon reads no old record; another hand in the file makes it read them all."""
-    from fedsecure_node import releaselog
+    from fedsecure_node.log import releaselog
 
     scans = []
     real = releaselog.verify_log
@@ -130,7 +130,7 @@ def test_a_forged_record_by_another_key_is_found(full, tmp_path):
     other = generate_identity(tmp_path / "other.key")
     lines = full.store.log_path.read_bytes().splitlines()
     raw = json.loads(lines[-1])
-    from fedsecure_node.logchain import RECORD_LABEL, canonical
+    from fedsecure_node.log.chain import RECORD_LABEL, canonical
 
     raw["record"]["body"]["reason"] = "nothing to see"
     raw["signature"] = other.sign(RECORD_LABEL, canonical(raw["record"])).hex()
@@ -272,7 +272,7 @@ def test_log_and_head_hold_no_private_seed(full):
 def test_a_held_release_tells_until_when_it_can_be_decided(node):
     from fedsecure.tensors import Tensors
     from fedsecure.wire.codec import encode_contribution
-    from fedsecure_node.store import iso_time
+    from fedsecure_node.store.store import iso_time
 
     key, payload = node.key(), encode_contribution(node.contribution())
     gate = node.gate_with(hold=True)

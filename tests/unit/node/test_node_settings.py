@@ -8,7 +8,7 @@ import pytest
 
 from fedsecure.errors import CertificateError, ConfigError, PolicyError
 from fedsecure.policy import load_policy
-from fedsecure_node.first_steps import check_node, example, init_node
+from fedsecure_node.cli.first_steps import check_node, example, init_node
 from fedsecure_node.settings import load_settings
 
 SHIPPED = Path(__file__).resolve().parents[3] / "node"

@@ -7,7 +7,7 @@ import numpy as np
 from fedsecure.config import validate
 from fedsecure.data.dataset import Dataset
 from fedsecure.policy import Policy
-from fedsecure_node.localdata import taking_part
+from fedsecure_node.plans.localdata import taking_part
 
 
 def policy(**plans: object) -> Policy:

@@ -17,13 +17,13 @@ from fedsecure.errors import (
     RemoteProtocolError,
 )
 from fedsecure.method import Cancelled
-from fedsecure_node.describe import describe
-from fedsecure_node.guarantee import NONE, DifferentialPrivacy, Heuristic, guarantee_words
-from fedsecure_node.institution import read_policy
+from fedsecure_node.link.transfer import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff
+from fedsecure_node.log.guarantee import NONE, DifferentialPrivacy, Heuristic, guarantee_words
+from fedsecure_node.plans.describe import describe
+from fedsecure_node.plans.institution import read_policy
+from fedsecure_node.plans.reasons import public_reason
 from fedsecure_node.progress import JsonReporter, PlainReporter, RichReporter, make_reporter
-from fedsecure_node.reasons import public_reason
 from fedsecure_node.text import printable
-from fedsecure_node.transfer import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff
 
 
 def test_pauses_grow_to_a_bound_and_stop_at_once():

@@ -11,8 +11,8 @@ import pytest
 from fedsecure.errors import ConfigError, RemoteProtocolError, StoreError
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
-from fedsecure_node.runbook import ExchangeKey
-from fedsecure_node.store import Store
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.store.store import Store
 
 
 def mode(path):

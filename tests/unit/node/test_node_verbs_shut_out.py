@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from fedsecure_node.first_steps import init_node
+from fedsecure_node.cli.first_steps import init_node
 
 #: Runs each command line as a user whom permissions bind; prints [exit code or "crash", stderr] of each.
 AS_NOBODY = """
 import contextlib, encodings.utf_8_sig, io, json, os, sys, traceback
-import fedsecure_node.assemble, fedsecure_node.first_steps, fedsecure_node.verification, fedsecure_node.forgetting
-import fedsecure_node.cli_plans, fedsecure_node.previews, fedsecure.crypto.enrolment, fedsecure.methods
+import fedsecure_node.assemble, fedsecure_node.cli.first_steps, fedsecure_node.cli.verification
+import fedsecure_node.cli.forgetting
+import fedsecure_node.cli.plans, fedsecure_node.cli.previews, fedsecure.crypto.enrolment, fedsecure.methods
 from fedsecure.cli import run
 if os.geteuid() == 0:
     os.setgroups([])

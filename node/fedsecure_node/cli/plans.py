@@ -10,12 +10,12 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import FedSecureError
-from fedsecure_node.cli_options import DirOption
+from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
-    from fedsecure_node.approvals import Verdict
-    from fedsecure_node.planbook import SeenPlan
-    from fedsecure_node.runbook import Run
+    from fedsecure_node.plans.approvals import Verdict
+    from fedsecure_node.store.planbook import SeenPlan
+    from fedsecure_node.store.runbook import Run
 
 __all__ = ["approve", "plans", "refuse_plan"]
 
@@ -24,10 +24,10 @@ DigestArgument = Annotated[str, typer.Argument(metavar="DIGEST", help="The plan'
 
 def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """Show every plan that was offered, in words, with the policy's verdict on it now."""
-    from fedsecure_node.approvals import verdict
-    from fedsecure_node.institution import PolicyWatch
+    from fedsecure_node.plans.approvals import verdict
+    from fedsecure_node.plans.institution import PolicyWatch
     from fedsecure_node.settings import load_settings
-    from fedsecure_node.store import Store
+    from fedsecure_node.store.store import Store
 
     settings = load_settings(folder)
     with Store(settings.store, create=False) as store:
@@ -63,7 +63,7 @@ def _run(plan: dict[str, Any]) -> str:
 
 def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
     from fedsecure.methods import build_method
-    from fedsecure_node.describe import describe
+    from fedsecure_node.plans.describe import describe
 
     plan = seen.plan()
     try:
@@ -98,10 +98,10 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Approve a plan, after the policy was asked once more. Exit code 8: its run is over, or was left."""
-    from fedsecure_node.approvals import approve as approve_plan
-    from fedsecure_node.approvals import who
+    from fedsecure_node.plans.approvals import approve as approve_plan
+    from fedsecure_node.plans.approvals import who
     from fedsecure_node.settings import load_settings
-    from fedsecure_node.store import Store
+    from fedsecure_node.store.store import Store
 
     settings = load_settings(folder)
     with Store(settings.store, create=False) as store:
@@ -119,9 +119,9 @@ def refuse_plan(
     as_json: JsonOption = False,
 ) -> None:
     """Refuse a plan, or take no further part in it."""
-    from fedsecure_node.approvals import refuse, who
+    from fedsecure_node.plans.approvals import refuse, who
     from fedsecure_node.settings import load_settings
-    from fedsecure_node.store import Store
+    from fedsecure_node.store.store import Store
 
     settings = load_settings(folder)
     with Store(settings.store, create=False) as store:

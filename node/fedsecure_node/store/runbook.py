@@ -12,24 +12,11 @@ from fedsecure.files import faults, private_folder, write_durably
 from fedsecure.rounds import MAX_ATTEMPTS
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
-from fedsecure_node.database import Database
-from fedsecure_node.files import read_digest_named
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.store.database import Database
+from fedsecure_node.store.files import read_digest_named
 
-__all__ = ["ExchangeKey", "Finished", "Run", "RunBook"]
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeKey:
-    """Names one contribution of this node. ``step`` is the exchange's position in its round."""
-
-    plan: str
-    round: int
-    step: int
-    attempt: int
-    exchange: str
-
-    def __str__(self) -> str:
-        return f"round {self.round + 1} {self.exchange}" + (f" attempt {self.attempt + 1}" if self.attempt else "")
+__all__ = ["Finished", "Run", "RunBook"]
 
 
 @dataclass(frozen=True, slots=True)

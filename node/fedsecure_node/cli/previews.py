@@ -6,11 +6,11 @@ from pathlib import Path
 
 from fedsecure.tensors import Tensors
 from fedsecure_node.assemble import open_log
-from fedsecure_node.files import read_digest_named
-from fedsecure_node.preview import make_preview, write_preview
-from fedsecure_node.releases import find_release, fold
+from fedsecure_node.log.releases import find_release, fold
+from fedsecure_node.preview.release import make_preview, write_preview
 from fedsecure_node.settings import load_settings
-from fedsecure_node.store import Store
+from fedsecure_node.store.files import read_digest_named
+from fedsecure_node.store.store import Store
 
 __all__ = ["preview_releases"]
 

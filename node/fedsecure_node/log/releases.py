@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsecure.errors import ConfigError, LocalProtocolError
-from fedsecure_node.logchain import FORGOTTEN, Record
-from fedsecure_node.planbook import MIN_PREFIX
-from fedsecure_node.runbook import ExchangeKey
+from fedsecure_node.keys import MIN_PREFIX, ExchangeKey
+from fedsecure_node.log.chain import FORGOTTEN, Record
 
 __all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "find_release", "fold", "next_state"]
 

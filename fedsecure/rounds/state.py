@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from fedsecure.config import Settings
-from fedsecure.round_events import Phase
+from fedsecure.rounds.events import Phase
 
 __all__ = ["RoundState"]
 

@@ -12,11 +12,11 @@ from typing import Literal
 from fedsecure.errors import LocalProtocolError, PolicyError
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
-from fedsecure_node.institution import PolicyUnusable, PolicyWatch, read_policy
-from fedsecure_node.planbook import SeenPlan
-from fedsecure_node.reasons import forbidden
-from fedsecure_node.runbook import Run
-from fedsecure_node.store import Store, now_ms
+from fedsecure_node.plans.institution import PolicyUnusable, PolicyWatch, read_policy
+from fedsecure_node.plans.reasons import forbidden
+from fedsecure_node.store.planbook import SeenPlan
+from fedsecure_node.store.runbook import Run
+from fedsecure_node.store.store import Store, now_ms
 
 __all__ = ["RULE", "Verdict", "approve", "consider", "refuse", "standing", "verdict", "who"]
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from fedsecure.errors import CertificateError, LocalProtocolError, ReleaseLogError
 from fedsecure.files import PRIVATE_FILE, exists, faults, sync_folder, write_durably
 from fedsecure.locks import file_lock
-from fedsecure_node.logchain import (
+from fedsecure_node.log.chain import (
     FORGOTTEN,
     GENESIS,
     HEAD_LABEL,
@@ -36,8 +36,8 @@ from fedsecure_node.logchain import (
     scan,
     verify_log,
 )
-from fedsecure_node.releases import Release, advance, fold
-from fedsecure_node.witness import Witness
+from fedsecure_node.log.releases import Release, advance, fold
+from fedsecure_node.log.witness import Witness
 
 __all__ = ["ReleaseLog", "Signer"]
 

@@ -9,10 +9,10 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import ConfigError
-from fedsecure_node.cli_options import DirOption
+from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
-    from fedsecure_node.releases import Release
+    from fedsecure_node.log.releases import Release
 
 __all__ = ["forget_log", "preview", "refuse", "release", "releases", "verify_log"]
 
@@ -21,7 +21,7 @@ IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, 
 
 def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List every release, from the verified log."""
-    from fedsecure_node.releases import fold
+    from fedsecure_node.log.releases import fold
 
     found = fold(_records(folder)).values()
     if as_json:
@@ -46,7 +46,7 @@ def _line(item: Release) -> str:
 def _records(folder: Path) -> Any:
     from fedsecure_node.assemble import open_log
     from fedsecure_node.settings import load_settings
-    from fedsecure_node.store import Store
+    from fedsecure_node.store.store import Store
 
     settings = load_settings(folder)
     with Store(settings.store, create=False) as store:
@@ -54,12 +54,12 @@ def _records(folder: Path) -> Any:
 
 
 def _decide(folder: Path, text: str, *, let_go: bool, reason: str, as_json: bool) -> None:
-    from fedsecure_node.approvals import who
     from fedsecure_node.assemble import open_log
-    from fedsecure_node.decisions import decide
-    from fedsecure_node.releases import find_release, fold
+    from fedsecure_node.log.decisions import decide
+    from fedsecure_node.log.releases import find_release, fold
+    from fedsecure_node.plans.approvals import who
     from fedsecure_node.settings import load_settings
-    from fedsecure_node.store import Store
+    from fedsecure_node.store.store import Store
 
     settings = load_settings(folder)
     with Store(settings.store, create=False) as store:
@@ -101,7 +101,7 @@ def preview(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a release holds: a contact sheet of condensed images (PNG) and a page (HTML)."""
-    from fedsecure_node.previews import preview_releases
+    from fedsecure_node.cli.previews import preview_releases
 
     written = preview_releases(folder, release_id, out)
     if as_json:
@@ -131,9 +131,9 @@ def verify_log(
 
     from fedsecure.crypto.signatures import load_public_identity, verify
     from fedsecure.files import exists
+    from fedsecure_node.cli.verification import verify_store
+    from fedsecure_node.log.witness import Witness
     from fedsecure_node.settings import CONFIG_NAME, load_settings
-    from fedsecure_node.verification import verify_store
-    from fedsecure_node.witness import Witness
 
     witness = known = None
     if exists(folder / CONFIG_NAME, ConfigError):
@@ -171,8 +171,8 @@ def forget_log(
 ) -> None:
     """Go on without a release log that is lost, old or damaged: the new log's first record says who gave it up and
     why."""
-    from fedsecure_node.approvals import who
-    from fedsecure_node.forgetting import forget_log as forget
+    from fedsecure_node.cli.forgetting import forget_log as forget
+    from fedsecure_node.plans.approvals import who
     from fedsecure_node.settings import load_settings
 
     done = forget(load_settings(folder), reason=reason, by=who())

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedsecure.errors import ConfigError
-from fedsecure_node.logchain import Record
-from fedsecure_node.releaselog import ReleaseLog
-from fedsecure_node.releases import Release, next_state
+from fedsecure_node.log.chain import Record
+from fedsecure_node.log.releaselog import ReleaseLog
+from fedsecure_node.log.releases import Release, next_state
 
 __all__ = ["decide", "note"]
 

@@ -15,10 +15,10 @@ from typing import Any
 from fedsecure.crypto.signatures import identity_fingerprint, verify
 from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
-from fedsecure_node.logchain import FORGOTTEN, Head, Record, Scan, Verifier, verify_log
-from fedsecure_node.releases import Release, fold
-from fedsecure_node.snapshot import snapshot
-from fedsecure_node.store import HEAD_QUERY
+from fedsecure_node.log.chain import FORGOTTEN, Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.log.releases import Release, fold
+from fedsecure_node.store.snapshot import snapshot
+from fedsecure_node.store.store import HEAD_QUERY
 
 __all__ = ["Verified", "verify_store"]
 

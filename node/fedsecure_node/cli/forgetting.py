@@ -8,7 +8,7 @@ from fedsecure.errors import ConfigError
 from fedsecure.locks import daemon_lock
 from fedsecure_node.assemble import open_log
 from fedsecure_node.settings import NodeSettings
-from fedsecure_node.store import Store
+from fedsecure_node.store.store import Store
 
 __all__ = ["Forgotten", "forget_log"]
 

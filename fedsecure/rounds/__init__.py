@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from fedsecure.errors import DataError, LocalProtocolError
-from fedsecure.round_events import (
+from fedsecure.rounds.events import (
     Abort,
     Action,
     Aggregate,
@@ -40,8 +40,8 @@ from fedsecure.round_events import (
     StartExchange,
     UpdateFailed,
 )
-from fedsecure.round_state import RoundState
-from fedsecure.round_transitions import MAX_ATTEMPTS, TRANSITIONS, Transitions
+from fedsecure.rounds.state import RoundState
+from fedsecure.rounds.transitions import MAX_ATTEMPTS, TRANSITIONS, Transitions
 
 if TYPE_CHECKING:
     from fedsecure.plan import Plan
@@ -77,7 +77,7 @@ SETTLE_SECONDS = 5.0
 
 class RoundMachine:
     """The rounds of one run. ``handle`` takes an event and returns what to do; an event that the table of
-    ``fedsecure.round_transitions`` does not name for the phase raises ``LocalProtocolError`` or
+    ``fedsecure.rounds.transitions`` does not name for the phase raises ``LocalProtocolError`` or
     ``RemoteProtocolError`` and changes nothing."""
 
     def __init__(

@@ -13,10 +13,10 @@ from fedsecure.method import Contribution, Schema, TensorSpec
 from fedsecure.plan import Plan
 from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
-from fedsecure_node.guarantee import Guarantee
-from fedsecure_node.runbook import ExchangeKey
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.guarantee import Guarantee
 
-__all__ = ["Destination", "class_counts", "learns", "release_body", "released_labels", "tensor_rows"]
+__all__ = ["Destination", "class_counts", "learns", "release_body", "tensor_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,12 @@ def _number(value: Any) -> int | float:
     return int(value) if np.issubdtype(type(value), np.integer) or isinstance(value, bool | np.bool_) else float(value)
 
 
-def _row(half: str, name: str, array: Array) -> dict[str, Any]:
+def _row(half: str, spec: TensorSpec, array: Array) -> dict[str, Any]:
     empty = array.size == 0
     return {
         "half": half,
-        "name": name,
+        "name": spec.name,
+        "role": spec.role,
         "dtype": array.dtype.name,
         "shape": list(array.shape),
         "bytes": array.nbytes,
@@ -44,37 +45,26 @@ def _row(half: str, name: str, array: Array) -> dict[str, Any]:
     }
 
 
-def tensor_rows(contribution: Contribution) -> list[dict[str, Any]]:
-    """One row a tensor: half, name, dtype, shape, bytes, least and greatest value (``None`` when empty)."""
-    halves: tuple[tuple[str, Tensors], ...] = (("summed", contribution.summed), ("released", contribution.released))
-    return [_row(half, name, array) for half, tensors in halves for name, array in tensors.items()]
-
-
-def released_labels(released: Tensors) -> tuple[str, Array] | None:
-    """Name and values of the label vector of released condensed data: int64 (n,), or ``None`` when there is none."""
-    found = [
-        (name, array)
-        for name, array in released.items()
-        if name.rsplit(".", 1)[-1] in ("labels", "label", "y") and array.dtype.kind == "i" and array.ndim == 1
+def tensor_rows(contribution: Contribution, schema: Schema) -> list[dict[str, Any]]:
+    """One row a tensor: half, name, role, dtype, shape, bytes, least and greatest value (``None`` when empty)."""
+    return [_row("summed", spec, contribution.summed[spec.name]) for spec in schema.summed] + [
+        _row("released", spec, contribution.released[spec.name]) for spec in schema.released
     ]
-    if len(found) > 1:
-        raise DataError(
-            f"tensor {found[1][0]}: a second label vector beside {found[0][0]}, so images cannot be counted"
-        )
-    return found[0] if found else None
 
 
-def class_counts(released: Tensors, classes: Sequence[str]) -> dict[str, int] | None:
+def class_counts(released: Tensors, schema: Schema, classes: Sequence[str]) -> dict[str, int] | None:
     """Released images (or rows) of each class by name, or ``None`` when nothing labelled is released.
 
     Raises ``DataError`` naming the tensor when a label is no class of the plan.
     """
-    found = released_labels(released)
-    if found is None:
+    spec = schema.of_role("released", "labels")
+    if spec is None:
         return None
-    name, labels = found
+    labels = released[spec.name]
     if labels.size and (labels.min() < 0 or labels.max() >= len(classes)):
-        raise DataError(f"tensor {name}: labels {labels.min()}..{labels.max()} do not index {len(classes)} classes")
+        raise DataError(
+            f"tensor {spec.name}: labels {labels.min()}..{labels.max()} do not index {len(classes)} classes"
+        )
     counts = np.bincount(labels, minlength=len(classes))
     return {label: int(count) for label, count in zip(classes, counts, strict=True)}
 
@@ -120,8 +110,8 @@ def release_body(
             "summed_bytes": len(payload.summed),
             "released_bytes": len(payload.released),
         },
-        "tensors": tensor_rows(contribution),
-        "class_counts": class_counts(contribution.released, plan.task.classes),
+        "tensors": tensor_rows(contribution, schema),
+        "class_counts": class_counts(contribution.released, schema, plan.task.classes),
         "destination": {"address": destination.address, "certificate": destination.certificate},
         "policy": policy_digest,
         "min_records_per_class": class_floor,

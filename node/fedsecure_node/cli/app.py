@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
-from fedsecure_node import cli_plans, cli_releases
-from fedsecure_node.cli_options import DirOption
+from fedsecure_node.cli import plans as cli_plans
+from fedsecure_node.cli import releases as cli_releases
+from fedsecure_node.cli.options import DirOption
 
 __all__ = ["app"]
 
@@ -32,7 +33,7 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Make this node's keys, its certificate request, node.toml and an example of a policy."""
-    from fedsecure_node.first_steps import init_node
+    from fedsecure_node.cli.first_steps import init_node
 
     made = init_node(folder, node=node_id, federation=federation, coordinator=coordinator)
     if as_json:
@@ -86,7 +87,7 @@ def check(
 ) -> None:
     """Check configuration, keys, certificate, policy and, with a plan, the records. The exit code is the first
     fault's."""
-    from fedsecure_node.first_steps import check_node
+    from fedsecure_node.cli.first_steps import check_node
 
     findings = check_node(folder, plan)
     if as_json:

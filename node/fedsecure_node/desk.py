@@ -9,15 +9,15 @@ from fedsecure.errors import ConfigError, FedSecureError, PolicyError, RemotePro
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_node.approvals import Verdict, consider, standing
-from fedsecure_node.connect import Link
-from fedsecure_node.institution import PolicyWatch
-from fedsecure_node.localdata import LoadData, taking_part
-from fedsecure_node.planbook import SeenPlan
+from fedsecure_node.link.connect import Link
+from fedsecure_node.plans.approvals import Verdict, consider, standing
+from fedsecure_node.plans.institution import PolicyWatch
+from fedsecure_node.plans.localdata import LoadData, taking_part
+from fedsecure_node.plans.reasons import public_reason
 from fedsecure_node.progress import Reporter
-from fedsecure_node.reasons import public_reason
-from fedsecure_node.runbook import Run
-from fedsecure_node.store import Store, now_ms
+from fedsecure_node.store.planbook import SeenPlan
+from fedsecure_node.store.runbook import Run
+from fedsecure_node.store.store import Store, now_ms
 from fedsecure_node.work import as_error
 
 __all__ = ["PlanDesk"]

@@ -10,13 +10,12 @@ from typing import Literal
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError
 from fedsecure.plan import Plan
-from fedsecure_node.database import Database
+from fedsecure_node.keys import MIN_PREFIX
+from fedsecure_node.store.database import Database
 
-__all__ = ["MIN_PREFIX", "Decision", "PlanBook", "SeenPlan"]
+__all__ = ["Decision", "PlanBook", "SeenPlan"]
 
 Decision = Literal["pending", "approved", "refused"]
-#: A shorter part of a digest is too easily another plan's (hexadecimal digits).
-MIN_PREFIX = 8
 
 
 @dataclass(frozen=True, slots=True)

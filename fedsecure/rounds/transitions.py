@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedsecure.errors import LocalProtocolError, RemoteProtocolError
-from fedsecure.round_events import (
+from fedsecure.rounds.events import (
     Abort,
     Action,
     Aggregate,
@@ -24,7 +24,7 @@ from fedsecure.round_events import (
     StartExchange,
     UpdateFailed,
 )
-from fedsecure.round_state import RoundState
+from fedsecure.rounds.state import RoundState
 
 __all__ = ["MAX_ATTEMPTS", "TRANSITIONS", "Step", "Transitions"]
 

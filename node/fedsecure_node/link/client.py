@@ -16,7 +16,7 @@ from fedsecure.wire.status import from_rpc_error
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
 from fedsecure_node.egress import Cleared
-from fedsecure_node.transfer import Backoff, await_call, check_stop
+from fedsecure_node.link.transfer import Backoff, await_call, check_stop
 
 __all__ = ["CHANNEL_OPTIONS", "CoordinatorClient", "Greeting"]
 

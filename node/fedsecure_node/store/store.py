@@ -15,10 +15,10 @@ from typing import Self
 
 from fedsecure.errors import ConfigError, StoreError
 from fedsecure.files import exists, faults, private_folder, remove_unfinished, write_durably
-from fedsecure_node.database import Database
-from fedsecure_node.logchain import Head
-from fedsecure_node.planbook import PlanBook
-from fedsecure_node.runbook import RunBook
+from fedsecure_node.log.chain import Head
+from fedsecure_node.store.database import Database
+from fedsecure_node.store.planbook import PlanBook
+from fedsecure_node.store.runbook import RunBook
 
 __all__ = ["HEAD_QUERY", "Store", "iso_time", "now_ms"]
 

@@ -20,14 +20,14 @@ from fedsecure.files import PUBLIC_FILE, exists, private_folder, write_durably
 from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
 from fedsecure.wire.credentials import own_identity
-from fedsecure_node.connect import tls_files
-from fedsecure_node.describe import human_bytes
-from fedsecure_node.institution import read_policy
-from fedsecure_node.localdata import LocalData, taking_part
+from fedsecure_node.cli.verification import verify_store
+from fedsecure_node.link.connect import tls_files
+from fedsecure_node.log.witness import Witness
+from fedsecure_node.plans.describe import human_bytes
+from fedsecure_node.plans.institution import read_policy
+from fedsecure_node.plans.localdata import LocalData, taking_part
 from fedsecure_node.settings import CONFIG_NAME, NodeSettings, load_settings
 from fedsecure_node.text import printable
-from fedsecure_node.verification import verify_store
-from fedsecure_node.witness import Witness
 
 __all__ = ["Finding", "check_node", "example", "init_node"]
 

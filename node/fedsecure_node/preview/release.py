@@ -10,12 +10,11 @@ from fedsecure.errors import ConfigError
 from fedsecure.plan import Plan
 from fedsecure.plan.task import NumericColumn, TableTask
 from fedsecure.tensors import Array, Tensors
-from fedsecure_node.contact_sheet import Sheet, contact_sheet
-from fedsecure_node.describe import floor_words, human_bytes
-from fedsecure_node.guarantee import guarantee_words
-from fedsecure_node.records import released_labels
-from fedsecure_node.releases import Release
-from fedsecure_node.sheet import Page, heat_table, histogram_table, key_values, table
+from fedsecure_node.log.guarantee import guarantee_words
+from fedsecure_node.log.releases import Release
+from fedsecure_node.plans.describe import floor_words, human_bytes
+from fedsecure_node.preview.contact_sheet import Sheet, contact_sheet
+from fedsecure_node.preview.sheet import Page, heat_table, histogram_table, key_values, table
 
 __all__ = ["Preview", "make_preview", "write_preview"]
 
@@ -85,33 +84,30 @@ def _images(page: Page, release: Release, plan: Plan, released: Tensors) -> Shee
     if counts is not None:
         page.heading("Classes")
         page.markup(table(("class", "released"), [(n, c) for n, c in counts.items()]))
-    found = released_labels(released)
-    data = _condensed(plan, released)
-    if found is None or data is None:
+    labels, data = _of_role(release.body, "labels", released), _of_role(release.body, "condensed", released)
+    if labels is None or data is None:
         return None
     if isinstance(plan.task, TableTask):
-        _rows(page, plan.task, data, found[1])
+        _rows(page, plan.task, data, labels)
         return None
     page.heading("Condensed images")
     title = f"release {release.number}, {plan.name}, round {release.body['round'] + 1}"
-    sheet = contact_sheet(plan.task, data, found[1], title)
+    sheet = contact_sheet(plan.task, data, labels, title)
     page.image(sheet.png, "condensed images, a row for each class")
     page.text(
         f"{sheet.shown} of {sheet.total} images, as pixels: value x std + mean of the plan, then cut to [0, 1]; "
         f"{100 * sheet.clipped:.1f} % of the values lay outside and are shown at the edge. What leaves is not cut."
     )
-    full = contact_sheet(plan.task, data, found[1], f"{title}, whole range", stretch=True)
+    full = contact_sheet(plan.task, data, labels, f"{title}, whole range", stretch=True)
     page.image(full.png, "the same images, each over its own range of values")
     page.text("The same images, each drawn from its own least to its own greatest value: nothing is cut here.")
     return sheet
 
 
-def _condensed(plan: Plan, released: Tensors) -> Array | None:
-    """The released tensor (n, *feature_shape) that the labels belong to."""
-    for array in released.values():
-        if array.dtype.kind == "f" and array.shape[1:] == plan.task.feature_shape:
-            return array
-    return None
+def _of_role(body: Any, role: str, released: Tensors) -> Array | None:
+    """The released tensor that the log gives this role."""
+    names = [row["name"] for row in body["tensors"] if row["half"] == "released" and row["role"] == role]
+    return released[names[0]] if names else None
 
 
 def _rows(page: Page, task: TableTask, rows: Array, labels: Array) -> None:

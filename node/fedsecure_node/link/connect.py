@@ -11,11 +11,11 @@ import grpc
 from fedsecure.errors import ConfigError
 from fedsecure.files import exists
 from fedsecure.wire.credentials import TlsFiles, channel_credentials
-from fedsecure_node.client import CHANNEL_OPTIONS, CoordinatorClient
-from fedsecure_node.preflight import clock_skew, examine
-from fedsecure_node.records import Destination
+from fedsecure_node.link.client import CHANNEL_OPTIONS, CoordinatorClient
+from fedsecure_node.link.preflight import clock_skew, examine
+from fedsecure_node.log.records import Destination
 from fedsecure_node.settings import NodeSettings
-from fedsecure_node.store import now_ms
+from fedsecure_node.store.store import now_ms
 
 __all__ = ["Link", "connect", "tls_files"]
 

@@ -1,0 +1,1 @@
+"""``fedsecure node``: the verbs, thin over the rest."""

@@ -1,0 +1,1 @@
+"""The node's side of the wire: dial out, diagnose, fetch, send."""

@@ -1,0 +1,1 @@
+"""The node's durable store: SQLite tables and files under their digests."""
