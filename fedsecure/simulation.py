@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fedsecure.errors import RunAborted
 from fedsecure.method import ClientContext, Contribution, Method, ServerContext, sum_contributions
 from fedsecure.randomness import node_seed, server_seed
-from fedsecure.rounds import (
+from fedsecure.rounds.events import (
     Abort,
     Action,
     Aggregate,
@@ -25,11 +25,11 @@ from fedsecure.rounds import (
     NameStragglers,
     NodeJoined,
     Phase,
-    RoundMachine,
     ServerUpdated,
     SetDeadline,
     StartExchange,
 )
+from fedsecure.rounds.machine import RoundMachine
 from fedsecure.tensors import Tensors
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.method import Schema
-from fedsecure.rounds import ContributionAccepted, NodeJoined, NodeLeft, Phase
+from fedsecure.rounds.events import ContributionAccepted, NodeJoined, NodeLeft, Phase
 from fedsecure_coordinator.journal import RunRow, Submission
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedsecure.rounds import (
+from fedsecure.rounds.events import (
     Abort,
     Action,
     Aggregate,

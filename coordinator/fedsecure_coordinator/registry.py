@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedsecure.errors import RemoteProtocolError, WireError
-from fedsecure.rounds import (
+from fedsecure.rounds.events import (
     Abort,
     Action,
     Aggregate,

@@ -11,7 +11,9 @@ import pydantic
 from fedsecure.errors import DataError, FedSecureError
 from fedsecure.method import Method
 from fedsecure.plan import Plan
-from fedsecure.rounds import Abort, Action, Complete, Phase, RoundMachine, RoundState, SetDeadline, StartExchange
+from fedsecure.rounds.events import Abort, Action, Complete, Phase, SetDeadline, StartExchange
+from fedsecure.rounds.machine import RoundMachine
+from fedsecure.rounds.state import RoundState
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore, DamagedBlob
 from fedsecure_coordinator.journal import RunRow

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fedsecure.errors import ConfigError
-from fedsecure.rounds import RoundState
+from fedsecure.rounds.state import RoundState
 from fedsecure_coordinator.journal import Journal, RunRow
 
 __all__ = ["counted_from_1", "figures", "find_run", "moment", "run_summary", "run_view", "sentence"]

@@ -13,7 +13,7 @@ from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
 from fedsecure.method import Cancelled, Contribution, ServerContext, sum_contributions
 from fedsecure.plan import Plan
 from fedsecure.randomness import server_seed
-from fedsecure.rounds import Aggregate, AttemptFailed, Phase, ServerUpdated, UpdateFailed
+from fedsecure.rounds.events import Aggregate, AttemptFailed, Phase, ServerUpdated, UpdateFailed
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import decode_payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fedsecure.errors import LocalProtocolError, RemoteProtocolError
-from fedsecure.rounds import (
-    MAX_ATTEMPTS,
+from fedsecure.rounds.events import (
     Abort,
     Aggregate,
     AttemptFailed,
@@ -21,12 +20,13 @@ from fedsecure.rounds import (
     NodeLeft,
     OperatorAborted,
     Phase,
-    RoundMachine,
     ServerUpdated,
     SetDeadline,
     StartExchange,
     UpdateFailed,
 )
+from fedsecure.rounds.machine import RoundMachine
+from fedsecure.rounds.transitions import MAX_ATTEMPTS
 
 NAMES = ("a", "b", "c", "d")
 nodes = st.sampled_from(NAMES)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
-from fedsecure.rounds import (
-    MAX_ATTEMPTS,
-    TRANSITIONS,
+from fedsecure.rounds.events import (
     Abort,
     Aggregate,
     AttemptFailed,
@@ -19,13 +17,13 @@ from fedsecure.rounds import (
     NodeLeft,
     OperatorAborted,
     Phase,
-    RoundMachine,
     ServerUpdated,
     SetDeadline,
     StartExchange,
     UpdateFailed,
 )
-from fedsecure.rounds.transitions import Transitions
+from fedsecure.rounds.machine import RoundMachine
+from fedsecure.rounds.transitions import MAX_ATTEMPTS, TRANSITIONS, Transitions
 
 
 def machine(nodes=("a", "b", "c"), *, min_nodes=2, rounds=2, exchanges=("one",)) -> RoundMachine:

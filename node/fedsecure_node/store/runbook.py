@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedsecure.errors import ConfigError, RemoteProtocolError
 from fedsecure.files import faults, private_folder, write_durably
-from fedsecure.rounds import MAX_ATTEMPTS
+from fedsecure.rounds.transitions import MAX_ATTEMPTS
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.keys import ExchangeKey
