@@ -1,4 +1,4 @@
-"""How a run's state changes: one table, and a method for each of its entries (the rules: ``fedsecure.rounds.machine``)."""
+"""How a run's state changes: one table, and a method an entry (the rules: ``fedsecure.rounds.machine``)."""
 
 from __future__ import annotations
 
