@@ -16,6 +16,7 @@ __all__ = [
     "DataError",
     "FedSecureError",
     "LocalProtocolError",
+    "NodeUnreachable",
     "PolicyError",
     "PrivacyBudgetExceeded",
     "ReleaseLogError",
@@ -129,6 +130,13 @@ class StoreError(FedSecureError):
     grpc_status = "INTERNAL"
 
 
+class NodeUnreachable(FedSecureError):
+    """The node that a query is for does not answer: it is down, cut off, or does not serve the run."""
+
+    exit_code = 20
+    grpc_status = "UNAVAILABLE"
+
+
 #: exit code -> (error class name, one-line meaning): the table that README prints.
 EXIT_CODES: dict[int, tuple[str, str]] = {
     0: ("", "done"),
@@ -139,6 +147,7 @@ EXIT_CODES: dict[int, tuple[str, str]] = {
         for cls in (
             ConfigError, PolicyError, PrivacyBudgetExceeded, CertificateError, WireError, LocalProtocolError,
             RemoteProtocolError, SecAggError, DataError, AuditError, RunAborted, ReleaseLogError, StoreError,
+            NodeUnreachable,
         )
     },
 }  # fmt: skip

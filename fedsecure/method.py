@@ -27,7 +27,9 @@ __all__ = [
     "ClientContext",
     "Contribution",
     "Method",
+    "Prediction",
     "Role",
+    "RoutedMethod",
     "Schema",
     "ServerContext",
     "TensorSpec",
@@ -268,4 +270,53 @@ class Method(Protocol):
 
     def model(self, server: Tensors) -> Tensors:
         """The parameters of the trained model inside the coordinator's state, named as the model names them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A node's answer. ``probabilities``: float32 (n, K), rows sum to one. ``components``: float32 (n, C), the
+    posterior of the node's mixture components."""
+
+    probabilities: Array
+    components: Array
+
+
+@runtime_checkable
+class RoutedMethod(Method, Protocol):
+    """A method whose trained model routes each query to the best-matched node, which answers with what never left it.
+
+    Who is who is fixed by the plan: ``nodes`` are its cohort, in the order of the routing scores' columns.
+    """
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Node ids, sorted; the plan names them all."""
+        ...
+
+    def routing_schema(self) -> Schema:
+        """Of the routing parameters (in ``released``)."""
+        ...
+
+    def routing(self, server: Tensors) -> Tensors:
+        """What it takes to route: the routing encoder and its linear layer. An analyst may have it."""
+        ...
+
+    def serving_schema(self) -> Schema:
+        """Of what a node keeps when the run is over (in ``released``)."""
+        ...
+
+    def serving(self, server: Tensors) -> Tensors:
+        """What a node needs besides its own local state to answer: all shared parameters."""
+        ...
+
+    def route(self, routing: Tensors, x: Array, *, device: str = "cpu") -> Array:
+        """Scores of records ``x`` (float32 (n, *shape), values as the plan's task ranges them): float64 (n, m), the log
+        of P(node | x) up to a constant of the row. The largest is the node to ask. Raises ``DataError`` for records
+        of another shape, or not finite."""
+        ...
+
+    def predict(self, node: str, serving: Tensors, local: Tensors, x: Array, *, device: str = "cpu") -> Prediction:
+        """The node's own answer to ``x``, by its heads in ``local``. Raises ``DataError`` as ``route`` does, and when
+        ``local`` holds no heads (the node never trained)."""
         ...

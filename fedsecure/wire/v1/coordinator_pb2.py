@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#fedsecure/wire/v1/coordinator.proto\x12\x11\x66\x65\x64secure.wire.v1\"S\n\x0cHelloRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\"~\n\nHelloReply\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\x12\x13\n\x0b\x63hunk_bytes\x18\x06 \x01(\r\"#\n\x10ListPlansRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"?\n\x0eListPlansReply\x12-\n\x05plans\x18\x01 \x03(\x0b\x32\x1e.fedsecure.wire.v1.OfferedPlan\"l\n\x0bOfferedPlan\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x11\n\tcanonical\x18\x02 \x01(\x0c\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06joined\x18\x04 \x01(\x08\"3\n\x0bJoinRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\"7\n\tJoinReply\x12*\n\x05state\x18\x01 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\"E\n\rRefuseRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\r\n\x0bRefuseReply\"I\n\x0fNextWorkRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\x12\x14\n\x0cplan_digests\x18\x03 \x03(\t\"\xa2\x01\n\rNextWorkReply\x12-\n\x07nothing\x18\x01 \x01(\x0b\x32\x1a.fedsecure.wire.v1.NothingH\x00\x12/\n\x08\x65xchange\x18\x02 \x01(\x0b\x32\x1b.fedsecure.wire.v1.ExchangeH\x00\x12)\n\x05\x65nded\x18\x03 \x01(\x0b\x32\x18.fedsecure.wire.v1.EndedH\x00\x42\x06\n\x04work\"\t\n\x07Nothing\"\x9e\x01\n\x08\x45xchange\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x10\n\x08\x65xchange\x18\x04 \x01(\t\x12\x18\n\x10\x62roadcast_digest\x18\x05 \x01(\t\x12\x17\n\x0f\x62roadcast_bytes\x18\x06 \x01(\x04\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x07 \x01(\x04\"X\n\x05\x45nded\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06reason\x18\x03 \x01(\t\"B\n\x0f\x44ownloadRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x8d\x02\n\tUploadKey\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x16\n\x0epayload_digest\x18\x06 \x01(\t\x12\x14\n\x0csummed_bytes\x18\x07 \x01(\x04\x12\x16\n\x0ereleased_bytes\x18\x08 \x01(\x04\x12/\n\x06summed\x18\t \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\x12\x31\n\x08released\x18\n \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\":\n\x0cTensorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"@\n\x13UploadOffsetRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\"5\n\x11UploadOffsetReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"I\n\x0cUploadHeader\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"Z\n\rUploadMessage\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.fedsecure.wire.v1.UploadHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"/\n\x0bUploadReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08*\x83\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_JOINING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x03\x12\x15\n\x11RUN_STATE_ABORTED\x10\x04\x32\x87\x05\n\x0b\x43oordinator\x12G\n\x05Hello\x12\x1f.fedsecure.wire.v1.HelloRequest\x1a\x1d.fedsecure.wire.v1.HelloReply\x12S\n\tListPlans\x12#.fedsecure.wire.v1.ListPlansRequest\x1a!.fedsecure.wire.v1.ListPlansReply\x12\x44\n\x04Join\x12\x1e.fedsecure.wire.v1.JoinRequest\x1a\x1c.fedsecure.wire.v1.JoinReply\x12J\n\x06Refuse\x12 .fedsecure.wire.v1.RefuseRequest\x1a\x1e.fedsecure.wire.v1.RefuseReply\x12P\n\x08NextWork\x12\".fedsecure.wire.v1.NextWorkRequest\x1a .fedsecure.wire.v1.NextWorkReply\x12J\n\x08\x44ownload\x12\".fedsecure.wire.v1.DownloadRequest\x1a\x18.fedsecure.wire.v1.Chunk0\x01\x12\\\n\x0cUploadOffset\x12&.fedsecure.wire.v1.UploadOffsetRequest\x1a$.fedsecure.wire.v1.UploadOffsetReply\x12L\n\x06Upload\x12 .fedsecure.wire.v1.UploadMessage\x1a\x1e.fedsecure.wire.v1.UploadReply(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#fedsecure/wire/v1/coordinator.proto\x12\x11\x66\x65\x64secure.wire.v1\"S\n\x0cHelloRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\"~\n\nHelloReply\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\x12\x13\n\x0b\x63hunk_bytes\x18\x06 \x01(\r\"#\n\x10ListPlansRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"?\n\x0eListPlansReply\x12-\n\x05plans\x18\x01 \x03(\x0b\x32\x1e.fedsecure.wire.v1.OfferedPlan\"l\n\x0bOfferedPlan\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x11\n\tcanonical\x18\x02 \x01(\x0c\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06joined\x18\x04 \x01(\x08\"3\n\x0bJoinRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\"7\n\tJoinReply\x12*\n\x05state\x18\x01 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\"E\n\rRefuseRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\r\n\x0bRefuseReply\"I\n\x0fNextWorkRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\x12\x14\n\x0cplan_digests\x18\x03 \x03(\t\"\xa2\x01\n\rNextWorkReply\x12-\n\x07nothing\x18\x01 \x01(\x0b\x32\x1a.fedsecure.wire.v1.NothingH\x00\x12/\n\x08\x65xchange\x18\x02 \x01(\x0b\x32\x1b.fedsecure.wire.v1.ExchangeH\x00\x12)\n\x05\x65nded\x18\x03 \x01(\x0b\x32\x18.fedsecure.wire.v1.EndedH\x00\x42\x06\n\x04work\"\t\n\x07Nothing\"\x9e\x01\n\x08\x45xchange\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x10\n\x08\x65xchange\x18\x04 \x01(\t\x12\x18\n\x10\x62roadcast_digest\x18\x05 \x01(\t\x12\x17\n\x0f\x62roadcast_bytes\x18\x06 \x01(\x04\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x07 \x01(\x04\"\x87\x01\n\x05\x45nded\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x16\n\x0eserving_digest\x18\x04 \x01(\t\x12\x15\n\rserving_bytes\x18\x05 \x01(\x04\"B\n\x0f\x44ownloadRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x8d\x02\n\tUploadKey\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x16\n\x0epayload_digest\x18\x06 \x01(\t\x12\x14\n\x0csummed_bytes\x18\x07 \x01(\x04\x12\x16\n\x0ereleased_bytes\x18\x08 \x01(\x04\x12/\n\x06summed\x18\t \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\x12\x31\n\x08released\x18\n \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\":\n\x0cTensorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"@\n\x13UploadOffsetRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\"5\n\x11UploadOffsetReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"I\n\x0cUploadHeader\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"Z\n\rUploadMessage\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.fedsecure.wire.v1.UploadHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"/\n\x0bUploadReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08*\x83\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_JOINING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x03\x12\x15\n\x11RUN_STATE_ABORTED\x10\x04\x32\x87\x05\n\x0b\x43oordinator\x12G\n\x05Hello\x12\x1f.fedsecure.wire.v1.HelloRequest\x1a\x1d.fedsecure.wire.v1.HelloReply\x12S\n\tListPlans\x12#.fedsecure.wire.v1.ListPlansRequest\x1a!.fedsecure.wire.v1.ListPlansReply\x12\x44\n\x04Join\x12\x1e.fedsecure.wire.v1.JoinRequest\x1a\x1c.fedsecure.wire.v1.JoinReply\x12J\n\x06Refuse\x12 .fedsecure.wire.v1.RefuseRequest\x1a\x1e.fedsecure.wire.v1.RefuseReply\x12P\n\x08NextWork\x12\".fedsecure.wire.v1.NextWorkRequest\x1a .fedsecure.wire.v1.NextWorkReply\x12J\n\x08\x44ownload\x12\".fedsecure.wire.v1.DownloadRequest\x1a\x18.fedsecure.wire.v1.Chunk0\x01\x12\\\n\x0cUploadOffset\x12&.fedsecure.wire.v1.UploadOffsetRequest\x1a$.fedsecure.wire.v1.UploadOffsetReply\x12L\n\x06Upload\x12 .fedsecure.wire.v1.UploadMessage\x1a\x1e.fedsecure.wire.v1.UploadReply(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fedsecure.wire.v1.coordinator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RUNSTATE']._serialized_start=1942
-  _globals['_RUNSTATE']._serialized_end=2073
+  _globals['_RUNSTATE']._serialized_start=1990
+  _globals['_RUNSTATE']._serialized_end=2121
   _globals['_HELLOREQUEST']._serialized_start=58
   _globals['_HELLOREQUEST']._serialized_end=141
   _globals['_HELLOREPLY']._serialized_start=143
@@ -59,26 +59,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NOTHING']._serialized_end=928
   _globals['_EXCHANGE']._serialized_start=931
   _globals['_EXCHANGE']._serialized_end=1089
-  _globals['_ENDED']._serialized_start=1091
-  _globals['_ENDED']._serialized_end=1179
-  _globals['_DOWNLOADREQUEST']._serialized_start=1181
-  _globals['_DOWNLOADREQUEST']._serialized_end=1247
-  _globals['_CHUNK']._serialized_start=1249
-  _globals['_CHUNK']._serialized_end=1270
-  _globals['_UPLOADKEY']._serialized_start=1273
-  _globals['_UPLOADKEY']._serialized_end=1542
-  _globals['_TENSORHEADER']._serialized_start=1544
-  _globals['_TENSORHEADER']._serialized_end=1602
-  _globals['_UPLOADOFFSETREQUEST']._serialized_start=1604
-  _globals['_UPLOADOFFSETREQUEST']._serialized_end=1668
-  _globals['_UPLOADOFFSETREPLY']._serialized_start=1670
-  _globals['_UPLOADOFFSETREPLY']._serialized_end=1723
-  _globals['_UPLOADHEADER']._serialized_start=1725
-  _globals['_UPLOADHEADER']._serialized_end=1798
-  _globals['_UPLOADMESSAGE']._serialized_start=1800
-  _globals['_UPLOADMESSAGE']._serialized_end=1890
-  _globals['_UPLOADREPLY']._serialized_start=1892
-  _globals['_UPLOADREPLY']._serialized_end=1939
-  _globals['_COORDINATOR']._serialized_start=2076
-  _globals['_COORDINATOR']._serialized_end=2723
+  _globals['_ENDED']._serialized_start=1092
+  _globals['_ENDED']._serialized_end=1227
+  _globals['_DOWNLOADREQUEST']._serialized_start=1229
+  _globals['_DOWNLOADREQUEST']._serialized_end=1295
+  _globals['_CHUNK']._serialized_start=1297
+  _globals['_CHUNK']._serialized_end=1318
+  _globals['_UPLOADKEY']._serialized_start=1321
+  _globals['_UPLOADKEY']._serialized_end=1590
+  _globals['_TENSORHEADER']._serialized_start=1592
+  _globals['_TENSORHEADER']._serialized_end=1650
+  _globals['_UPLOADOFFSETREQUEST']._serialized_start=1652
+  _globals['_UPLOADOFFSETREQUEST']._serialized_end=1716
+  _globals['_UPLOADOFFSETREPLY']._serialized_start=1718
+  _globals['_UPLOADOFFSETREPLY']._serialized_end=1771
+  _globals['_UPLOADHEADER']._serialized_start=1773
+  _globals['_UPLOADHEADER']._serialized_end=1846
+  _globals['_UPLOADMESSAGE']._serialized_start=1848
+  _globals['_UPLOADMESSAGE']._serialized_end=1938
+  _globals['_UPLOADREPLY']._serialized_start=1940
+  _globals['_UPLOADREPLY']._serialized_end=1987
+  _globals['_COORDINATOR']._serialized_start=2124
+  _globals['_COORDINATOR']._serialized_end=2771
 # @@protoc_insertion_point(module_scope)

@@ -143,14 +143,18 @@ class Exchange(_message.Message):
     def __init__(self, plan_digest: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., exchange: _Optional[str] = ..., broadcast_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ...) -> None: ...
 
 class Ended(_message.Message):
-    __slots__ = ("plan_digest", "state", "reason")
+    __slots__ = ("plan_digest", "state", "reason", "serving_digest", "serving_bytes")
     PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    SERVING_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SERVING_BYTES_FIELD_NUMBER: _ClassVar[int]
     plan_digest: str
     state: RunState
     reason: str
-    def __init__(self, plan_digest: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    serving_digest: str
+    serving_bytes: int
+    def __init__(self, plan_digest: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., reason: _Optional[str] = ..., serving_digest: _Optional[str] = ..., serving_bytes: _Optional[int] = ...) -> None: ...
 
 class DownloadRequest(_message.Message):
     __slots__ = ("node_id", "digest", "offset")
