@@ -6,14 +6,14 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pydantic
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedsecure.errors import ConfigError
 
-__all__ = ["Settings", "canonical_json", "load_toml", "named_pattern", "validate"]
+__all__ = ["NODE_ID", "NodeId", "Settings", "canonical_json", "load_toml", "named_pattern", "validate"]
 
 #: No configuration file of ours comes near this size (bytes).
 MAX_CONFIG_BYTES = 1 << 20
@@ -85,6 +85,11 @@ def named_pattern(pattern: str, words: str) -> str:
     """``pattern`` itself, after noting what it means in words: people are shown those, never the expression."""
     _PATTERN_WORDS[pattern] = words
     return pattern
+
+
+NODE_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+NODE_ID_WORDS = "a node id: lower-case letters, digits and inner hyphens, at most 63"
+NodeId = Annotated[str, Field(pattern=named_pattern(NODE_ID, NODE_ID_WORDS))]
 
 
 def _distinct(items: Iterable[str]) -> list[str]:

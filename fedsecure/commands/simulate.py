@@ -71,7 +71,8 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
         raise ConfigError(f"{path}: no [simulation] table", hint="name its data and partition; see docs/data.md")
     chosen = prepare(device, threads)
 
-    data, test = deal(simulation, plan.task, plan.seed)
+    dealt = deal(simulation, plan.task, plan.seed)
+    data, test = dealt.train, dealt.test
     for node, dataset in data.items():
         try:
             check_dataset(dataset, plan)

@@ -68,12 +68,18 @@ class CategoricalEncoder:
     """Encodes cells of one categorical column. ``mapping``: the file's values -> the plan's levels; the rest stand
     for themselves.
 
-    A level's own name wins over a missing token that is spelled alike. Raises ``DataError`` when ``mapping`` leads to
-    an unknown level.
+    A level's own name wins over a ``missing`` token that is spelled alike, but not over one of ``own_missing``, the
+    tokens of this very column. Raises ``DataError`` when ``mapping`` leads to an unknown level, or maps one of
+    ``own_missing``.
     """
 
     def __init__(
-        self, column: CategoricalColumn, mapping: Mapping[str, str], missing: frozenset[str], where: str
+        self,
+        column: CategoricalColumn,
+        mapping: Mapping[str, str],
+        missing: frozenset[str],
+        own_missing: frozenset[str],
+        where: str,
     ) -> None:
         self.column = column
         self._missing = missing
@@ -86,7 +92,14 @@ class CategoricalEncoder:
                 f"{listed(column.levels, 20)}",
                 hint="the right-hand side of levels is the plan's name",
             )
-        self._index = {**index, **{canonical(own): index[canonical(level)] for own, level in mapping.items()}}
+        lost = {canonical(token) for token in own_missing}
+        if both := sorted(own for own in mapping if canonical(own) in lost):
+            raise DataError(
+                f"{where}: column {shown(column.name)}: {listed(both)} in levels and in missing_values",
+                hint="keep it in one of the two",
+            )
+        every = {**index, **{canonical(own): index[canonical(level)] for own, level in mapping.items()}}
+        self._index = {name: place for name, place in every.items() if name not in lost}
 
     def encode(self, cell: str) -> tuple[float, ...]:
         """The features of ``cell``. Raises ``CellFault``: missing though refused, or not one of the levels."""

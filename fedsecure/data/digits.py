@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from fedsecure.data.settings import DigitsSource
     from fedsecure.plan.task import Task
 
-__all__ = ["load_digits"]
+__all__ = ["SHAPE", "load_digits"]
 
 #: The brightest grey level; 16 stands for a fully inked 4x4 block.
 LEVELS = 16
+#: (channels, height, width) of an image.
+SHAPE = (1, 8, 8)
 
 
 def load_digits(source: DigitsSource, task: Task) -> Dataset:
@@ -30,7 +32,7 @@ def load_digits(source: DigitsSource, task: Task) -> Dataset:
     from sklearn.datasets import load_digits as bundled
 
     where = "scikit-learn's digits"
-    require_shape(where, (1, 8, 8), task)
+    require_shape(where, SHAPE, task)
     bunch = bundled()
     names = ClassNames(source.classes, source.ignore, task.classes, where)
     index = np.asarray(names.indices([str(d) for d in range(10)], "classes"), dtype=np.int64)[bunch.target]  # (1797,)

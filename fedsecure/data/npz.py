@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedsecure.data.settings import NpzSource
     from fedsecure.plan.task import Task
 
-__all__ = ["load_npz"]
+__all__ = ["declared_images", "load_npz"]
 
 #: What a damaged archive makes the standard library raise.
 _BROKEN = (
@@ -75,10 +75,26 @@ def load_npz(source: NpzSource, task: Task) -> Dataset:
             index = _class_index(y, names, y_head.name)  # (n,)
             x = _read(archive, x_head, where)  # (n, *shape)
     except _BROKEN:
-        raise DataError(
-            f"{where}: not a whole .npz archive", hint="write it with numpy.savez, and copy it completely"
-        ) from None
+        raise _not_whole(where) from None
     return labelled(where, _checked_values(x, x_head.name, task, where), index, task)
+
+
+def declared_images(source: NpzSource) -> tuple[int, int, int] | None:
+    """(channels, height, width) that the archive declares, or ``None`` where these are no images with 1 or 3 channels
+    first. Raises ``DataError`` as ``load_npz``."""
+    where = shown(source.path)
+    require_file(source.path)
+    try:
+        with readable(source.path), zipfile.ZipFile(source.path) as archive:
+            shape = _declared(archive, source.x, where).shape[1:]
+    except _BROKEN:
+        raise _not_whole(where) from None
+    channels, *sides = (1, *shape) if len(shape) == 2 else shape or (0,)
+    return (channels, sides[0], sides[1]) if channels in (1, 3) and len(sides) == 2 else None
+
+
+def _not_whole(where: str) -> DataError:
+    return DataError(f"{where}: not a whole .npz archive", hint="write it with numpy.savez, and copy it completely")
 
 
 def _declared(archive: zipfile.ZipFile, name: str, where: str) -> _Declared:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from fedsecure.config import Settings, named_pattern
+from fedsecure.config import NodeId, Settings, named_pattern
 from fedsecure.errors import ConfigError
 
 __all__ = [
@@ -17,11 +17,14 @@ __all__ = [
     "CsvSource",
     "DigitsSource",
     "DirichletPartition",
+    "DualHeterogeneityPartition",
     "FolderSource",
     "NpzSource",
     "Simulation",
+    "SourcesPartition",
     "TorchvisionSource",
     "anchored",
+    "anchored_simulation",
     "anchored_source",
 ]
 
@@ -61,7 +64,8 @@ class NpzSource(_Source):
 
 class CsvSource(_Source):
     """A table with a header line. ``columns`` maps the plan's column names to the file's; ``missing`` lists the tokens
-    that mean "not recorded"; ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
+    that mean "not recorded"; ``missing_values`` lists, for one of the plan's columns, further such tokens (a
+    cholesterol of 0); ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
 
     kind: Literal["csv"]
     path: Path
@@ -69,6 +73,7 @@ class CsvSource(_Source):
     columns: dict[str, str] = {}
     levels: dict[str, dict[str, str]] = {}
     missing: tuple[str, ...] = ("", "?", "NA", "NaN", "nan", "null")
+    missing_values: dict[str, tuple[str, ...]] = {}
     delimiter: str = Field(
         ",",
         min_length=1,
@@ -116,23 +121,82 @@ class ColumnPartition(Settings):
     column: str
 
 
-AnyPartition = Annotated[DirichletPartition | ColumnPartition, Field(discriminator="kind")]
+class SourcesPartition(Settings):
+    """Nothing is dealt out: each node has a source of its own, as it would have in ``node.toml``."""
+
+    kind: Literal["sources"]
+    nodes: dict[NodeId, AnySource] = Field(min_length=1, max_length=1000)
+
+
+class DualHeterogeneityPartition(Settings):
+    """The dual-heterogeneity benchmark of the FedSPM paper: nodes differ in looks, and within each node two latent
+    components differ (FedSPM page, section 6b). Images with three channels only.
+
+    ``alpha_inter``: class-wise Dirichlet over the nodes; ``alpha_intra``: Dirichlet of a node's two components.
+    ``inversion``: what component 1 has inverted. ``gain`` and ``ramp``: strengths of a node's colour shift and of its
+    brightness ramps. ``permute_labels``: each (node, component) has a labelling of its own. ``test_fraction`` of each
+    node's records is held out after a shuffle. ``share``: the part of the records that is used. ``crop``: least area
+    of the random crop of training records, 1 for none. ``pool_splits``: training and test halves of a named set are
+    pooled first.
+    """
+
+    kind: Literal["dual-heterogeneity"]
+    nodes: int = Field(8, ge=2, le=8)
+    alpha_inter: float = Field(1.0, gt=0, le=1e6)
+    alpha_intra: float = Field(2.0, gt=0, le=1e6)
+    inversion: Literal["all", "green", "none"] = "all"
+    gain: float = Field(0.3, ge=0, le=1)
+    ramp: float = Field(0.2, ge=0, le=1)
+    permute_labels: bool = True
+    test_fraction: float = Field(0.3, gt=0, lt=1)
+    share: float = Field(1.0, gt=0, le=1)
+    crop: float = Field(1.0, gt=0, le=1)
+    min_size: int = Field(10, ge=2, le=1_000_000)
+    pool_splits: bool = True
+
+
+AnyPartition = Annotated[
+    DirichletPartition | ColumnPartition | SourcesPartition | DualHeterogeneityPartition, Field(discriminator="kind")
+]
 
 
 class Simulation(Settings):
     """The ``[simulation]`` table of a plan file: what ``fedsecure simulate`` runs on. Not part of the plan's
     identity.
 
-    ``test`` names a source of test records; without it ``test_fraction`` of ``data`` is held out, before it is
-    dealt out.
-    ``limit`` keeps only that many training records (drawn at random), for quick trials.
+    ``data`` is what is dealt out; only the partition ``sources`` does without. ``test`` names a source of test
+    records; without it ``test_fraction`` is held out: of ``data`` before it is dealt out (``holdout = "pooled"``), or
+    of each node's own records (``"per_node"``).
+    ``limit`` keeps only that many training records (drawn at random; with ``"per_node"``, training and test records
+    together), for quick trials.
     """
 
-    data: AnySource
+    data: AnySource | None = None
     test: AnySource | None = None
     test_fraction: float = Field(0.2, gt=0, lt=1)
+    holdout: Literal["pooled", "per_node"] = "pooled"
     limit: int | None = Field(None, ge=1)
     partition: AnyPartition
+
+    @model_validator(mode="after")
+    def _fits(self) -> Simulation:
+        kind = self.partition.kind
+        if kind == "sources" and self.data is not None:
+            raise ValueError("data has no place beside partition.kind 'sources', which names each node's own source")
+        if kind != "sources" and self.data is None:
+            raise ValueError(f"data is missing: partition.kind '{kind}' deals it out")
+        if self.test is not None and self.holdout == "per_node":
+            raise ValueError("test has no place beside holdout 'per_node', by which each node tests on its own records")
+        if kind == "dual-heterogeneity" and (wrong := _DUAL_HAS_ITS_OWN & self.model_fields_set):
+            raise ValueError(
+                f"{', '.join(sorted(wrong))} has no place beside partition.kind 'dual-heterogeneity', whose nodes each "
+                "hold out partition.test_fraction and which uses partition.share of the records"
+            )
+        return self
+
+
+#: What the dual-heterogeneity partition settles itself.
+_DUAL_HAS_ITS_OWN = {"test", "test_fraction", "holdout", "limit"}
 
 
 def anchored(path: Path, folder: Path) -> Path:
@@ -148,3 +212,15 @@ def anchored_source(source: AnySource, folder: Path) -> AnySource:
     if not hasattr(source, "path"):
         return source
     return source.model_copy(update={"path": anchored(source.path, folder)})
+
+
+def anchored_simulation(simulation: Simulation, folder: Path) -> Simulation:
+    """A simulation with the paths of all its sources made absolute."""
+    sources = {"data": simulation.data, "test": simulation.test}
+    changed: dict[str, object] = {
+        key: anchored_source(source, folder) for key, source in sources.items() if source is not None
+    }
+    if isinstance(simulation.partition, SourcesPartition):
+        nodes = {node: anchored_source(source, folder) for node, source in simulation.partition.nodes.items()}
+        changed["partition"] = simulation.partition.model_copy(update={"nodes": nodes})
+    return simulation.model_copy(update=changed)

@@ -97,10 +97,10 @@ def _load(source: CsvSource, task: Task, group: str | None) -> tuple[Dataset, li
 
 
 def _cells(source: CsvSource, task: TableTask, table: Table) -> list[_Cell]:
-    missing = frozenset(token.strip() for token in source.missing)
     known = {column.name: column for column in task.columns}
-    for key, names in (("columns", source.columns), ("levels", source.levels)):
-        if unknown := sorted(set(names) - set(known)):
+    named = {"columns": {*source.columns}, "levels": {*source.levels}, "missing_values": {*source.missing_values}}
+    for key, names in named.items():
+        if unknown := sorted(names - set(known)):
             raise DataError(
                 f"{table.where}: {key} names {listed(unknown)}, not among the plan's columns {listed(known, 20)}",
                 hint=f"the left-hand side of {key} is the plan's name of a column",
@@ -116,8 +116,10 @@ def _cells(source: CsvSource, task: TableTask, table: Table) -> list[_Cell]:
         )
     cells: list[_Cell] = []
     for name, column in known.items():
+        own_missing = frozenset(token.strip() for token in source.missing_values.get(name, ()))
+        missing = own_missing | {token.strip() for token in source.missing}
         if isinstance(column, CategoricalColumn):
-            encode = CategoricalEncoder(column, source.levels.get(name, {}), missing, table.where).encode
+            encode = CategoricalEncoder(column, source.levels.get(name, {}), missing, own_missing, table.where).encode
         else:
             encode = NumericEncoder(column, missing, source.decimal).encode
         own = source.columns.get(name, name)
@@ -170,7 +172,9 @@ def _raise_faults(reading: _Reading, table: Table, task: TableTask) -> None:
     if not reading.faults:
         return
     rest = reading.fault_count - len(reading.faults)
-    hint = "correct the file, or say with missing, levels, classes, ignore or decimal what its cells mean"
+    hint = (
+        "correct the file, or say with missing, missing_values, levels, classes, ignore or decimal what its cells mean"
+    )
     if any("classes" in fault for fault in reading.faults):
         hint = f"map each label to one of {listed(task.classes, 20)} in classes, or list it in ignore"
     raise DataError(f"{table.where}: " + "; ".join(reading.faults) + (f"; and {rest} more" if rest else ""), hint=hint)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedsecure.data.settings import TorchvisionSource
     from fedsecure.plan.task import Task
 
-__all__ = ["CLASS_NAMES", "load_torchvision"]
+__all__ = ["CLASS_NAMES", "SHAPES", "load_torchvision"]
 
 #: name -> its own class names, in the order of its label numbers.
 CLASS_NAMES: dict[str, tuple[str, ...]] = {
@@ -36,6 +36,10 @@ CLASS_NAMES: dict[str, tuple[str, ...]] = {
     "CIFAR10": CIFAR10_CLASSES,
     "CIFAR100": CIFAR100_CLASSES,
 }  # fmt: skip
+#: name -> (channels, height, width) of its images.
+SHAPES: dict[str, tuple[int, int, int]] = {
+    name: (3, 32, 32) if name.startswith("CIFAR") else (1, 28, 28) for name in CLASS_NAMES
+}
 _IDX_FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),

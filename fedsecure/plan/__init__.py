@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedsecure.config import Settings, canonical_json, load_toml, named_pattern, validate
-from fedsecure.data.settings import Simulation, anchored_source
+from fedsecure.config import NODE_ID, NodeId, Settings, canonical_json, load_toml, named_pattern, validate
+from fedsecure.data.settings import Simulation, anchored_simulation
 from fedsecure.errors import RemoteProtocolError
 from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings
 from fedsecure.plan.models import ModelSettings
@@ -18,11 +18,7 @@ from fedsecure.plan.presets import preset_settings
 from fedsecure.plan.size import check_size
 from fedsecure.plan.task import ImageTask, Task
 
-__all__ = ["Cohort", "Deadlines", "Plan", "load_plan"]
-
-NODE_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-NODE_ID_WORDS = "a node id: lower-case letters, digits and inner hyphens, at most 63"
-NodeId = Annotated[str, Field(pattern=named_pattern(NODE_ID, NODE_ID_WORDS))]
+__all__ = ["NODE_ID", "Cohort", "Deadlines", "NodeId", "Plan", "load_plan"]
 
 
 class Cohort(Settings):
@@ -131,7 +127,7 @@ def load_plan(path: Path) -> tuple[Plan, Simulation | None]:
     if simulation_raw is None:
         return plan, None
     simulation = validate(_SimulationFile, {"simulation": simulation_raw}, str(path)).simulation
-    return plan, _anchored(simulation, path.resolve().parent)
+    return plan, anchored_simulation(simulation, path.resolve().parent)
 
 
 class _SimulationFile(Settings):
@@ -143,10 +139,3 @@ def _with_preset(raw: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(method, dict) or not isinstance(method.get("name"), str):
         return raw
     return {**raw, "method": preset_settings(str(raw.get("preset", "protective")), method["name"], method)}
-
-
-def _anchored(simulation: Simulation, folder: Path) -> Simulation:
-    sources = {"data": simulation.data, "test": simulation.test}
-    return simulation.model_copy(
-        update={key: anchored_source(source, folder) for key, source in sources.items() if source is not None}
-    )

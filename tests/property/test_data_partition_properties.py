@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedsecure.data.by_value import column_partition, node_names
 from fedsecure.data.dataset import Dataset
-from fedsecure.data.partition import column_partition, dirichlet_partition, holdout, node_names
+from fedsecure.data.dirichlet import dirichlet_partition
+from fedsecure.data.holdout import holdout
 from fedsecure.errors import DataError
 from fedsecure.plan import NODE_ID
 

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from fedsecure.config import validate
+from fedsecure.data.by_value import MAX_NODES, column_partition, node_names
 from fedsecure.data.dataset import Dataset
-from fedsecure.data.partition import MAX_NODES, column_partition, deal, dirichlet_partition, holdout, node_names
+from fedsecure.data.dirichlet import dirichlet_partition
+from fedsecure.data.holdout import holdout
+from fedsecure.data.partition import deal
 from fedsecure.data.settings import Simulation
 from fedsecure.errors import ConfigError, DataError
 from fedsecure.plan import NODE_ID
@@ -141,25 +144,27 @@ def test_holdout_of_nothing() -> None:
 
 
 def test_deal_digits() -> None:
-    nodes, test = deal(simulation(), DIGITS, seed=0)
+    dealt = deal(simulation(), DIGITS, seed=0)
+    nodes, test = dealt.train, dealt.test
     assert list(nodes) == ["node-1", "node-2", "node-3"]
     assert sum(map(len, nodes.values())) + len(test) == 1797
     assert 355 <= len(test) <= 365
     rows = {r.tobytes() for r in test.x}
     assert not any(r.tobytes() in rows for data in nodes.values() for r in data.x)
-    again, _ = deal(simulation(), DIGITS, seed=0)
+    again = deal(simulation(), DIGITS, seed=0).train
     assert {n: d.fingerprint() for n, d in nodes.items()} == {n: d.fingerprint() for n, d in again.items()}
 
 
 def test_names_of_many_nodes_sort() -> None:
-    nodes, _ = deal(simulation(partition={"kind": "dirichlet", "nodes": 12, "alpha": 1.0}), DIGITS, seed=0)
+    nodes = deal(simulation(partition={"kind": "dirichlet", "nodes": 12, "alpha": 1.0}), DIGITS, seed=0).train
     assert list(nodes) == sorted(nodes) == [f"node-{k:02d}" for k in range(1, 13)]
 
 
 def test_limit_and_test_source() -> None:
-    nodes, test = deal(simulation(limit=500, test={"kind": "digits"}), DIGITS, seed=0)
+    dealt = deal(simulation(limit=500, test={"kind": "digits"}), DIGITS, seed=0)
+    nodes, test = dealt.train, dealt.test
     assert (sum(map(len, nodes.values())), len(test)) == (500, 1797)
-    everything, _ = deal(simulation(limit=10**6), DIGITS, seed=0)
+    everything = deal(simulation(limit=10**6), DIGITS, seed=0).train
     assert sum(map(len, everything.values())) > 1400
 
 
@@ -174,7 +179,8 @@ def write_sites(path: Path, sites: list[str]) -> dict[str, Any]:
 
 def test_deal_by_column(tmp_path: Path) -> None:
     sites = ["Nord", "Süd", "Süd"] * 20
-    nodes, test = deal(simulation(**write_sites(tmp_path / "a.csv", sites)), TABLE, seed=0)
+    dealt = deal(simulation(**write_sites(tmp_path / "a.csv", sites)), TABLE, seed=0)
+    nodes, test = dealt.train, dealt.test
     assert list(nodes) == ["nord", "sud"]
     assert all(sites[int(r[0])] == "Nord" for r in nodes["nord"].x)
     assert all(sites[int(r[0])] == "Süd" for r in nodes["sud"].x)

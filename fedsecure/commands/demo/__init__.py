@@ -95,8 +95,8 @@ def _prepare(method: DemoMethod, nodes: int, root: Path) -> tuple[list[Plan], di
     from fedsecure.data.partition import deal
 
     plans, simulation = write_plans(root, str(method), nodes)
-    data, test = deal(simulation, plans[0].task, plans[0].seed)
-    return plans, data, test
+    dealt = deal(simulation, plans[0].task, plans[0].seed)
+    return plans, dealt.train, dealt.test
 
 
 def _run(root: Path, plans: list[Plan], data: dict[str, Dataset], test: Dataset, tell: Any) -> Any:
