@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Look at a plan file: in words, against a policy, or write an example.",
+    help="Look at a plan file: in words, against a policy, as pictures, or write an example.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -70,6 +70,33 @@ def example(
         typer.echo(read_example(name), nl=False)
     else:
         raise ConfigError(f"no example plan {name!r} (allowed: {', '.join(EXAMPLES)})")
+
+
+@app.command()
+def sheet(
+    plan: PlanArgument,
+    out: Annotated[Path, typer.Option(help="PNG file to write; an earlier one is replaced.", readable=False)],
+    record: Annotated[
+        int | None,
+        typer.Option(help="Show this record of the source, counted from 0, not one of each class.", min=0),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Draw what the nodes of a simulation with the partition 'dual-heterogeneity' see: one record of each class under
+    the transforms of every node and component, with the label that it has there."""
+    from fedsecure.data.dual_sheet import dual_sheet
+    from fedsecure.files import PUBLIC_FILE, write_durably
+    from fedsecure.plan import load_plan
+
+    loaded, simulation = load_plan(plan)
+    if simulation is None:
+        raise ConfigError(f"{plan}: no [simulation] table", hint="name its data and partition; see docs/data.md")
+    made = dual_sheet(simulation, loaded.task, loaded.seed, f"{loaded.name}, seed {loaded.seed}", record)
+    write_durably(out, made.png, mode=PUBLIC_FILE, error=ConfigError)
+    if json_output:
+        emit_json({"sheet": str(out), "records": made.records, "labels": made.permutation.tolist()})
+    else:
+        say(f"wrote {out}")
 
 
 def _load(plan: Path, policy: Path | None) -> tuple[Plan, Policy | None]:
