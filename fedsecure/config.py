@@ -98,7 +98,8 @@ def _distinct(items: Iterable[str]) -> list[str]:
 
 def _describe(item: Any, model: type[BaseModel]) -> str:
     """One fault of pydantic's as ``key: what is wrong (allowed: …)``."""
-    key = ".".join(_without_tags(model, item["loc"])) or "(top level)"
+    location = item["loc"][:-2] if item["loc"][-1:] == ("[key]",) else item["loc"]
+    key = ".".join(_without_tags(model, location)) or "(top level)"
     kind, ctx = item["type"], item.get("ctx", {})
     given = repr(item.get("input"))
     given = given if len(given) <= 60 else given[:57] + "…"
@@ -153,12 +154,16 @@ def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list
     return sorted(fields) if fields else []
 
 
+class _Keyed(list[Any]):
+    """The models among the values of a table whose keys are free."""
+
+
 def _without_tags(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """The key as the file spells it: pydantic puts the tag of a union member (``method.fedaf.ipc``) between."""
     current: Any = model
     kept: list[str] = []
     for part in location:
-        tag = isinstance(current, list) and isinstance(part, str)
+        tag = isinstance(current, list) and not isinstance(current, _Keyed) and isinstance(part, str)
         if not tag:
             kept.append(str(part))
         if isinstance(part, str):
@@ -174,9 +179,13 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 def _inner(current: Any, part: str) -> Any:
     """Step into field ``part``; or, when ``part`` is the tag of a union, into the member with that tag."""
+    if isinstance(current, _Keyed):
+        return current[0] if len(current) == 1 else list(current)
     fields = getattr(current, "model_fields", None)
     if fields and part in fields:
         models = _models_in(fields[part].annotation)
+        if getattr(fields[part].annotation, "__origin__", None) is dict:
+            return _Keyed(models)
         return models[0] if len(models) == 1 else models
     if isinstance(current, list):
         for member in current:

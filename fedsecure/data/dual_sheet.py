@@ -23,7 +23,7 @@ __all__ = ["DualSheet", "dual_sheet"]
 
 #: Least side of an image on the sheet (pixels): of many records, and of a single one.
 MANY_SIDE, SINGLE_SIDE = 64, 112
-_COMPONENT_1 = {"all": "inverted", "green": "green inverted", "none": "as it is"}
+_COMPONENT_1 = {"all": "inverted", "green": "green inv.", "none": "as it is"}
 
 
 @dataclass(frozen=True, eq=False)

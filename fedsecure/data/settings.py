@@ -189,8 +189,8 @@ class Simulation(Settings):
             raise ValueError("test has no place beside holdout 'per_node', by which each node tests on its own records")
         if kind == "dual-heterogeneity" and (wrong := _DUAL_HAS_ITS_OWN & self.model_fields_set):
             raise ValueError(
-                f"{', '.join(sorted(wrong))} has no place beside partition.kind 'dual-heterogeneity', whose nodes each "
-                "hold out partition.test_fraction and which uses partition.share of the records"
+                f"leave out {', '.join(sorted(wrong))}: partition.kind 'dual-heterogeneity' holds out "
+                "partition.test_fraction of each node's records, and uses partition.share of all"
             )
         return self
 
