@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedsecure.plan.methods import FedAFSettings, FedDMSettings
+from fedsecure.plan.methods import FedAFSettings, FedAvgSettings, FedDMSettings, FedDRMSettings
 
 if TYPE_CHECKING:
     from fedsecure.method import Method
@@ -26,6 +26,14 @@ def build_method(plan: Plan) -> Method:
         from fedsecure.methods.feddm import FedDM
 
         return FedDM(plan, plan.method)
-    from fedsecure.methods.fedavg import FedAvg
+    if isinstance(plan.method, FedAvgSettings):
+        from fedsecure.methods.fedavg import FedAvg
 
-    return FedAvg(plan, plan.method)
+        return FedAvg(plan, plan.method)
+    if isinstance(plan.method, FedDRMSettings) and plan.method.backbone == "shared":
+        from fedsecure.methods.feddrm import FedDRMShared
+
+        return FedDRMShared(plan, plan.method)
+    from fedsecure.methods.fedspm import FedSPM
+
+    return FedSPM(plan, plan.method)

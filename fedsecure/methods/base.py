@@ -10,12 +10,27 @@ from fedsecure.models import Parameters, blank_network, build_model, state_of, s
 from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
 
-__all__ = ["ModelMethod", "prefixed_specs"]
+__all__ = ["ModelMethod", "check_client", "prefixed_specs"]
 
 
 def prefixed_specs(prefix: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
     """The same specs, each renamed to ``prefix.name``."""
     return tuple(TensorSpec(f"{prefix}.{s.name}", s.dtype, s.shape, s.low, s.high, s.what, s.role) for s in specs)
+
+
+def check_client(plan: Plan, schema: Schema, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
+    """Refuse a broadcast or data that are not the plan's, and a privacy request that nothing here would honour."""
+    schema.check(Contribution(released=broadcast))
+    if ctx.privacy is not None:
+        raise LocalProtocolError(
+            f"method {plan.method.name} cannot add differential privacy",
+            hint="run it without, or choose another method; nothing was computed",
+        )
+    task = plan.task
+    if data.classes != task.classes:
+        raise DataError("data: its classes are not the plan's, or in another order")
+    if len(data) and data.x.shape[1:] != task.feature_shape:
+        raise DataError(f"data: records of shape {list(data.x.shape[1:])} where {list(task.feature_shape)} is due")
 
 
 class ModelMethod:
@@ -59,17 +74,7 @@ class ModelMethod:
     def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
         """Refuse a broadcast or data that are not the plan's, and a privacy request that nothing here would honour."""
         self._check_exchange(exchange)
-        self.broadcast_schema(exchange).check(Contribution(released=broadcast))
-        if ctx.privacy is not None:
-            raise LocalProtocolError(
-                f"method {self.plan.method.name} cannot add differential privacy",
-                hint="run it without, or choose another method; nothing was computed",
-            )
-        task = self.plan.task
-        if data.classes != task.classes:
-            raise DataError("data: its classes are not the plan's, or in another order")
-        if len(data) and data.x.shape[1:] != task.feature_shape:
-            raise DataError(f"data: records of shape {list(data.x.shape[1:])} where {list(task.feature_shape)} is due")
+        check_client(self.plan, self.broadcast_schema(exchange), broadcast, data, ctx)
 
     @staticmethod
     def _parameters(tensors: Tensors, device: str) -> Parameters:

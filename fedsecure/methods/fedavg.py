@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from fedsecure.method import (
     TensorSpec,
 )
 from fedsecure.methods.base import ModelMethod
+from fedsecure.methods.sgd import batches, cosine_rate
 from fedsecure.models import PARAMETER_BOUND, Parameters, outputs, standardise
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAvgSettings
@@ -37,7 +37,7 @@ def learning_rate(settings: FedAvgSettings, round_: int, rounds: int) -> float:
     """The rate of round ``round_`` (from 0) of ``rounds``: constant, or half a cosine from ``lr`` down towards 0."""
     if settings.schedule == "constant":
         return settings.lr
-    return settings.lr * (1.0 + math.cos(math.pi * round_ / rounds)) / 2.0
+    return cosine_rate(settings.lr, round_, rounds)
 
 
 class FedAvg(ModelMethod):
@@ -105,7 +105,8 @@ class FedAvg(ModelMethod):
         )
         losses: list[float] = []
         steps = self._steps(len(data))
-        for done, index in enumerate(self._batches(len(data), steps, ctx), start=1):
+        order = batches(len(data), settings.batch, steps, torch_generator(ctx.seed, "batches", ctx.round))
+        for done, index in enumerate(order, start=1):
             if ctx.cancelled():
                 raise Cancelled("training was asked to stop")
             index = index.to(ctx.device)  # noqa: PLW2901
@@ -132,15 +133,3 @@ class FedAvg(ModelMethod):
         if settings.local_epochs is not None:
             return settings.local_epochs * self._steps_a_pass(records)
         return settings.local_steps or 1
-
-    def _batches(self, records: int, steps: int, ctx: ClientContext) -> Iterator[torch.Tensor]:
-        """``steps`` mini-batches, reshuffled at the start of each pass over the records."""
-        generator = torch_generator(ctx.seed, "batches", ctx.round)
-        done = 0
-        while done < steps:
-            order = torch.randperm(records, generator=generator)
-            for start in range(0, records, self.settings.batch):
-                if done == steps:
-                    return
-                done += 1
-                yield order[start : start + self.settings.batch]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -11,22 +12,28 @@ from torch import nn
 from fedsecure.errors import ConfigError, DataError
 from fedsecure.method import TensorSpec
 from fedsecure.models.convnet import ConvNet
+from fedsecure.models.encoder import Encoder, encode
 from fedsecure.models.initialisation import draw_parameters, materialise
+from fedsecure.models.lenet import LeNet
 from fedsecure.models.mlp import MLP
 from fedsecure.models.network import Network, Parameters, outputs, parameters_of
 from fedsecure.models.resnet import ResNet
-from fedsecure.plan.models import ConvNetSettings, ModelSettings, ResNetSettings
+from fedsecure.plan.models import ConvNetSettings, LeNetSettings, MLPSettings, ModelSettings, ResNetSettings
 from fedsecure.plan.task import ImageTask, Task
 from fedsecure.randomness import torch_generator
 from fedsecure.tensors import Tensors
 
 __all__ = [
     "PARAMETER_BOUND",
+    "Encoder",
     "Network",
     "Parameters",
+    "blank_encoder",
     "blank_network",
     "build_model",
     "draw_parameters",
+    "encode",
+    "encoder_specs",
     "load_state",
     "outputs",
     "parameters_of",
@@ -42,14 +49,23 @@ PARAMETER_BOUND = 1e3
 
 
 def _construct(settings: ModelSettings, task: Task) -> Network:
-    num_classes = len(task.classes)
-    if isinstance(settings, (ConvNetSettings, ResNetSettings)):
-        if not isinstance(task, ImageTask):
-            raise ConfigError(f"model.name: {settings.name!r} needs images (allowed for a table: 'mlp')")
-        if isinstance(settings, ConvNetSettings):
-            return ConvNet(task.shape, num_classes, settings.depth, settings.width)
-        return ResNet(task.shape, num_classes, settings.blocks, settings.width, settings.groups)
-    return MLP(math.prod(task.feature_shape), num_classes, settings.hidden)
+    num_classes, dim = len(task.classes), settings.embedding
+    if isinstance(settings, MLPSettings):
+        return MLP(math.prod(task.feature_shape), num_classes, settings.hidden, dim)
+    if not isinstance(task, ImageTask):
+        raise ConfigError(f"model.name: {settings.name!r} needs images (allowed for a table: 'mlp')")
+    match settings:
+        case ConvNetSettings():
+            return ConvNet(task.shape, num_classes, settings.depth, settings.width, dim)
+        case ResNetSettings():
+            return ResNet(task.shape, num_classes, settings.blocks, settings.width, settings.groups, dim)
+        case LeNetSettings():
+            lenet = settings
+            return LeNet(
+                task.shape, num_classes, lenet.channels, lenet.groups, lenet.hidden, lenet.padding, lenet.embedding
+            )
+        case _:
+            assert_never(settings)
 
 
 def build_model(settings: ModelSettings, task: Task, seed: int) -> Network:
@@ -73,6 +89,17 @@ def state_specs(settings: ModelSettings, task: Task) -> tuple[TensorSpec, ...]:
         TensorSpec(name, "float32", tuple(p.shape), -PARAMETER_BOUND, PARAMETER_BOUND, "a parameter of the model")
         for name, p in sorted(network.named_parameters())
     )
+
+
+def blank_encoder(settings: ModelSettings, task: Task) -> Encoder:
+    """The network without its head, its structure on the meta device."""
+    with torch.device("meta"):
+        return Encoder(_construct(settings, task))
+
+
+def encoder_specs(settings: ModelSettings, task: Task) -> tuple[TensorSpec, ...]:
+    """``state_specs`` without those of the head."""
+    return tuple(spec for spec in state_specs(settings, task) if not spec.name.startswith("head."))
 
 
 def to_tensors(parameters: Parameters) -> Tensors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fedsecure.models.network import Network
+from fedsecure.models.network import Network, normed_embedding
 
 __all__ = ["ConvNet", "first_padding"]
 
@@ -34,7 +34,9 @@ class ConvNet(Network):
     flattened maps of the last block, D = width * (H / 2^depth) * (W / 2^depth) with H and W after the first padding.
     """
 
-    def __init__(self, shape: tuple[int, int, int], num_classes: int, depth: int, width: int) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int], num_classes: int, depth: int, width: int, embedding: int | None = None
+    ) -> None:
         super().__init__()
         channels, height, width_pixels = shape
         padding = first_padding(shape)
@@ -49,9 +51,10 @@ class ConvNet(Network):
             ]
             channels, height, width_pixels = width, height // 2, width_pixels // 2
         self.blocks = nn.Sequential(*layers)
-        self.head = nn.Linear(width * height * width_pixels, num_classes)
+        inner = width * height * width_pixels
+        self._finish(inner, num_classes, normed_embedding(inner, embedding), embedding)
 
-    def features(self, x: torch.Tensor) -> torch.Tensor:
+    def body(self, x: torch.Tensor) -> torch.Tensor:
         """Images (n, channels, H, W) to flattened maps (n, D)."""
         maps: torch.Tensor = self.blocks(x)  # (n, width, H', W')
         return maps.flatten(1)  # (n, D)

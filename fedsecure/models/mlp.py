@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fedsecure.models.network import Network
+from fedsecure.models.network import Network, normed_embedding
 
 __all__ = ["MLP"]
 
@@ -16,7 +16,9 @@ class MLP(Network):
     The features are the last hidden layer's outputs, D = hidden[-1].
     """
 
-    def __init__(self, num_inputs: int, num_classes: int, hidden: tuple[int, ...]) -> None:
+    def __init__(
+        self, num_inputs: int, num_classes: int, hidden: tuple[int, ...], embedding: int | None = None
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         width_in = num_inputs
@@ -24,9 +26,9 @@ class MLP(Network):
             layers += [nn.Linear(width_in, width), nn.LayerNorm(width), nn.ReLU()]
             width_in = width
         self.layers = nn.Sequential(*layers)
-        self.head = nn.Linear(width_in, num_classes)
+        self._finish(width_in, num_classes, normed_embedding(width_in, embedding), embedding)
 
-    def features(self, x: torch.Tensor) -> torch.Tensor:
+    def body(self, x: torch.Tensor) -> torch.Tensor:
         """Records (n, *shape) to hidden outputs (n, D)."""
         hidden: torch.Tensor = self.layers(x.flatten(1))  # (n, D)
         return hidden

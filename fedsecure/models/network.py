@@ -8,20 +8,32 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-__all__ = ["Network", "Parameters", "outputs", "parameters_of"]
+__all__ = ["Network", "Parameters", "normed_embedding", "outputs", "parameters_of"]
 
 #: Parameters of a network by dotted name, as ``named_parameters`` names them.
 Parameters = dict[str, torch.Tensor]
 
 
 class Network(nn.Module):
-    """Base of the networks: ``features`` maps records to (n, D), the linear ``head`` maps those to logits (n, C)."""
+    """Base of the networks: ``body`` maps records to (n, D'), ``embedding`` those to features (n, D), where it is one,
+    and the linear ``head`` the features to logits (n, C)."""
 
+    embedding: nn.Module
     head: nn.Linear
+
+    def _finish(self, width: int, num_classes: int, embedding: nn.Module | None, dim: int | None) -> None:
+        """Put the ends on a body of ``width`` outputs: ``embedding``, which has ``dim`` outputs, and the head."""
+        self.embedding = nn.Identity() if embedding is None else embedding
+        self.head = nn.Linear(width if dim is None else dim, num_classes)
+
+    def body(self, x: torch.Tensor) -> torch.Tensor:
+        """Standardised records (n, *shape) to the body's outputs (n, D')."""
+        raise NotImplementedError(f"{type(self).__name__} defines no body")
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """Standardised records (n, *shape) to features (n, D)."""
-        raise NotImplementedError(f"{type(self).__name__} defines no features")
+        embedded: torch.Tensor = self.embedding(self.body(x))  # (n, D)
+        return embedded
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Standardised records (n, *shape) to logits (n, C)."""
@@ -31,6 +43,11 @@ class Network(nn.Module):
         """Features (n, D) to logits (n, C)."""
         logits: torch.Tensor = self.head(features)
         return logits
+
+
+def normed_embedding(width: int, dim: int | None) -> nn.Module | None:
+    """Linear(width, dim), layer norm, ReLU; ``None`` for no ``dim``."""
+    return None if dim is None else nn.Sequential(nn.Linear(width, dim), nn.LayerNorm(dim), nn.ReLU())
 
 
 class _Both(nn.Module):

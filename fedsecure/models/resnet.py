@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedsecure.models.network import Network
+from fedsecure.models.network import Network, normed_embedding
 
 __all__ = ["ResNet"]
 
@@ -45,7 +45,13 @@ class ResNet(Network):
     """
 
     def __init__(
-        self, shape: tuple[int, int, int], num_classes: int, blocks: tuple[int, ...], width: int, groups: int
+        self,
+        shape: tuple[int, int, int],
+        num_classes: int,
+        blocks: tuple[int, ...],
+        width: int,
+        groups: int,
+        embedding: int | None = None,
     ) -> None:
         super().__init__()
         small = max(shape[1:]) <= SMALL_SIDE
@@ -65,9 +71,9 @@ class ResNet(Network):
                 stages.append(_Block(channels, width * 2**stage, stride, groups))
                 channels = width * 2**stage
         self.stages = nn.Sequential(*stages)
-        self.head = nn.Linear(channels, num_classes)
+        self._finish(channels, num_classes, normed_embedding(channels, embedding), embedding)
 
-    def features(self, x: torch.Tensor) -> torch.Tensor:
+    def body(self, x: torch.Tensor) -> torch.Tensor:
         """Images (n, channels, H, W) to averaged maps (n, D)."""
         maps: torch.Tensor = self.stages(self.stem(x))  # (n, D, H', W')
         return maps.mean(dim=(2, 3))  # (n, D)

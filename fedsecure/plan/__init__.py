@@ -12,13 +12,17 @@ from pydantic import Field, model_validator
 from fedsecure.config import NODE_ID, NodeId, Settings, canonical_json, load_toml, named_pattern, validate
 from fedsecure.data.settings import Simulation, anchored_simulation
 from fedsecure.errors import RemoteProtocolError
-from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings
-from fedsecure.plan.models import ModelSettings
+from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings, RoutedSettings
+from fedsecure.plan.models import ModelSettings, check_network
 from fedsecure.plan.presets import preset_settings
 from fedsecure.plan.size import check_size
-from fedsecure.plan.task import ImageTask, Task
+from fedsecure.plan.task import Task
 
 __all__ = ["NODE_ID", "Cohort", "Deadlines", "NodeId", "Plan", "load_plan"]
+
+
+#: Routing chooses among at least so many nodes.
+MIN_ROUTED = 2
 
 
 class Cohort(Settings):
@@ -67,19 +71,17 @@ class Plan(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Plan:
-        if self.model.name in ("convnet", "resnet") and not isinstance(self.task, ImageTask):
-            raise ValueError(f"model.name {self.model.name!r} needs images (allowed for a table: 'mlp')")
-        if isinstance(self.task, ImageTask) and self.model.name == "convnet":
-            side = min(self.task.shape[1:])
-            if side + (4 if self.task.shape[0] == 1 and side == 28 else 0) < 2**self.model.depth:
-                most = side.bit_length() - 1
-                raise ValueError(f"model.depth {self.model.depth} halves {side} pixels below one (allowed: <= {most})")
-        if (
-            isinstance(self.method, CondensationSettings)
-            and self.method.augment == "dsa"
-            and not isinstance(self.task, ImageTask)
-        ):
+        check_network("model", self.model, self.task)
+        if isinstance(self.method, CondensationSettings) and self.method.augment == "dsa" and self.task.kind != "image":
             raise ValueError("method.augment 'dsa' needs images (allowed for a table: 'none')")
+        if isinstance(self.method, RoutedSettings):
+            if self.method.router is not None:
+                check_network("method.router", self.method.router, self.task)
+            if len(self.cohort.nodes) < MIN_ROUTED:
+                raise ValueError(
+                    f"method {self.method.name!r} has a row for every node, and cohort.nodes names "
+                    f"{len(self.cohort.nodes)} (name them all, at least {MIN_ROUTED})"
+                )
         check_size(self)
         return self
 

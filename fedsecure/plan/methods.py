@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedsecure.config import Settings
+from fedsecure.plan.models import ModelSettings
 
 __all__ = [
     "AnyMethodSettings",
@@ -14,7 +15,11 @@ __all__ = [
     "FedAFSettings",
     "FedAvgSettings",
     "FedDMSettings",
+    "FedDRMSettings",
+    "FedSPMSettings",
     "LogitClip",
+    "MStep",
+    "RoutedSettings",
     "ServerTraining",
 ]
 
@@ -134,4 +139,83 @@ class FedAvgSettings(Settings):
         return self
 
 
-AnyMethodSettings = Annotated[FedAFSettings | FedDMSettings | FedAvgSettings, Field(discriminator="name")]
+class MStep(Settings):
+    """Local steps of one M-step: SGD whose momentum starts at zero in every round (FedSPM page, P5 and P10)."""
+
+    steps: int = Field(10, ge=1, le=1_000_000)
+    batch: int = Field(128, ge=1, le=65_536)
+    lr: Rate = 0.01
+    schedule: Literal["constant", "cosine"] = "cosine"
+    momentum: Momentum = 0.9
+    weight_decay: Weight = 5e-4
+
+
+class PredictStep(MStep):
+    """M-step 1: heads and prediction encoder, on f1."""
+
+
+class RouteStep(MStep):
+    """M-step 2: routing encoder and its linear layer, on f2; ``weight_decay`` spares the biases (P6)."""
+
+    steps: int = Field(15, ge=1, le=1_000_000)
+    momentum: Momentum = 0.95
+
+
+class RoutedSettings(Settings):
+    """What FedSPM and FedDRM share (FedSPM page, section 4).
+
+    ``router``: the routing encoder; left out, a LeNet for images and a small MLP for tables. ``parametrisation``:
+    ``absorbed`` trains b = gamma + log(rho pi), and no mixing weight leaves a node; ``explicit`` trains gamma and needs
+    the sums n_i pi_ic of every node. ``route_prior``: ``pooled`` routes by (10); ``density`` leaves rho out of it, as
+    FedDRM's code does, and needs every node's number of records. ``share_counts``: nodes send that number, for the
+    bias that training starts from (log rho_i / C) and for ``density``. ``diagnostics``: ``summed`` sends the pooled
+    softmax and the log-likelihood as sums; ``local`` keeps them in the node.
+    """
+
+    router: ModelSettings | None = None
+    predict: PredictStep = PredictStep()
+    route: RouteStep = RouteStep()
+    parametrisation: Literal["absorbed", "explicit"] = "absorbed"
+    route_prior: Literal["pooled", "density"] = "pooled"
+    share_counts: bool = False
+    diagnostics: Literal["local", "summed"] = "local"
+
+    @model_validator(mode="after")
+    def _prior_needs_counts(self) -> RoutedSettings:
+        if self.route_prior == "density" and not self.share_counts:
+            raise ValueError("route_prior 'density' needs share_counts = true, from which rho is known")
+        return self
+
+
+class FedSPMSettings(RoutedSettings):
+    """FedSPM (FedSPM page, section 4). ``encoders``: ``shared`` by the components (1x) or ``separate`` (Cx).
+    ``e_step``: ``round``, once over all records with the parameters as broadcast, or ``batch``, on each batch with
+    those of the moment (P3). ``prediction``: the mixture of the component heads, or the head of the likeliest alone."""
+
+    name: Literal["fedspm"]
+    components: int = Field(3, ge=1, le=64)
+    encoders: Literal["shared", "separate"] = "shared"
+    e_step: Literal["round", "batch"] = "round"
+    prediction: Literal["mixture", "likeliest"] = "mixture"
+
+
+class FedDRMSettings(RoutedSettings):
+    """FedDRM (FedSPM page, section 5). ``backbone``: ``separate`` encoders make it FedSPM with one component;
+    ``shared`` is the form of its own paper, one backbone with two branches of ``branch`` units and the joint loss
+    ``label_weight`` * f1 + (1 - ``label_weight``) * f2, trained by the ``predict`` steps."""
+
+    name: Literal["feddrm"]
+    backbone: Literal["separate", "shared"] = "separate"
+    branch: int = Field(256, ge=1, le=4096)
+    label_weight: float = Field(0.9, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _shared_has_no_router(self) -> FedDRMSettings:
+        if self.backbone == "shared" and self.router is not None:
+            raise ValueError("router is set, but with backbone 'shared' the router is a branch of the model")
+        return self
+
+
+AnyMethodSettings = Annotated[
+    FedAFSettings | FedDMSettings | FedAvgSettings | FedSPMSettings | FedDRMSettings, Field(discriminator="name")
+]

@@ -21,11 +21,13 @@ _PAPER_CONDENSATION: dict[str, Any] = {
 
 #: preset -> method -> values laid under what the plan file says.
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "protective": {"fedaf": {}, "feddm": {}, "fedavg": {"local_epochs": 10}},
+    "protective": {"fedaf": {}, "feddm": {}, "fedavg": {"local_epochs": 10}, "fedspm": {}, "feddrm": {}},
     "paper": {
         "fedaf": {**_PAPER_CONDENSATION, "gamma": 0.9, "logit_clip": "none"},
         "feddm": {**_PAPER_CONDENSATION, "init": "real"},
         "fedavg": {"local_epochs": 10, "batch": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
+        "fedspm": {"share_counts": True},
+        "feddrm": {"share_counts": True},
     },
 }
 

@@ -9,8 +9,15 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, assert_never
 
-from fedsecure.plan.methods import CondensationSettings, FedAFSettings
-from fedsecure.plan.models import ConvNetSettings, MLPSettings, ResNetSettings
+from fedsecure.plan.methods import (
+    CondensationSettings,
+    FedAFSettings,
+    FedDRMSettings,
+    FedSPMSettings,
+    RoutedSettings,
+)
+from fedsecure.plan.models import ConvNetSettings, LeNetSettings, MLPSettings, ModelSettings, ResNetSettings
+from fedsecure.plan.routers import router_of
 from fedsecure.plan.task import ImageTask
 
 if TYPE_CHECKING:
@@ -25,17 +32,32 @@ MAX_PARAMETERS = 200_000_000
 MAX_RELEASE_BYTES = 1 << 30
 
 
-def parameter_count(model: ConvNetSettings | ResNetSettings | MLPSettings, task: ImageTask | TableTask) -> int:
+def parameter_count(model: ModelSettings, task: ImageTask | TableTask) -> int:
     """Trainable parameters of the network that ``model`` names, for ``task``; equal to the built network's."""
+    encoder, dim = encoder_size(model, task)
+    return encoder + (dim + 1) * len(task.classes)
+
+
+def encoder_size(model: ModelSettings, task: ImageTask | TableTask) -> tuple[int, int]:
+    """(parameters of the network without its head, number of its features)."""
+    body, width = _body(model, task)
+    if model.embedding is None:
+        return body, width
+    norm = 0 if isinstance(model, LeNetSettings) else 2 * model.embedding
+    return body + (width + 1) * model.embedding + norm, model.embedding
+
+
+def _body(model: ModelSettings, task: ImageTask | TableTask) -> tuple[int, int]:
     match model:
         case MLPSettings():
             sizes = (_product(task.feature_shape), *model.hidden)
-            inner = sum(a * b + b + 2 * b for a, b in itertools.pairwise(sizes))  # linear, layer norm
-            return inner + (sizes[-1] + 1) * len(task.classes)
+            return sum(a * b + b + 2 * b for a, b in itertools.pairwise(sizes)), sizes[-1]  # linear, layer norm
         case ConvNetSettings():
             return _convnet(model, task)
         case ResNetSettings():
             return _resnet(model, task)
+        case LeNetSettings():
+            return _lenet(model, task)
         case _:
             assert_never(model)
 
@@ -47,7 +69,7 @@ def _product(numbers: tuple[int, ...]) -> int:
     return total
 
 
-def _convnet(model: ConvNetSettings, task: ImageTask | TableTask) -> int:
+def _convnet(model: ConvNetSettings, task: ImageTask | TableTask) -> tuple[int, int]:
     channels, height, width = _image_shape(task)
     grown = 4 if channels == 1 and min(height, width) == 28 else 0
     height, width = height + grown, width + grown
@@ -55,10 +77,10 @@ def _convnet(model: ConvNetSettings, task: ImageTask | TableTask) -> int:
     for _ in range(model.depth):
         total += maps * model.width * 9 + model.width + 2 * model.width  # convolution, norm
         maps, height, width = model.width, height // 2, width // 2
-    return total + (maps * height * width + 1) * len(task.classes)
+    return total, maps * height * width
 
 
-def _resnet(model: ResNetSettings, task: ImageTask | TableTask) -> int:
+def _resnet(model: ResNetSettings, task: ImageTask | TableTask) -> tuple[int, int]:
     channels, height, width = _image_shape(task)
     kernel = 9 if max(height, width) <= 64 else 49
     total, maps = channels * model.width * kernel + 2 * model.width, model.width
@@ -69,7 +91,17 @@ def _resnet(model: ResNetSettings, task: ImageTask | TableTask) -> int:
             if maps != out or (stage > 0 and position == 0):
                 total += maps * out + 2 * out  # the shortcut's projection
             maps = out
-    return total + (maps + 1) * len(task.classes)
+    return total, maps
+
+
+def _lenet(model: LeNetSettings, task: ImageTask | TableTask) -> tuple[int, int]:
+    channels, height, width = _image_shape(task)
+    total = 0
+    for maps in model.channels:
+        total += channels * maps * 25 + maps + 2 * maps  # convolution, norm
+        channels = maps
+    inner = channels * model.side(height) * model.side(width)
+    return total + (inner + 1) * model.hidden + 2 * model.hidden, model.hidden
 
 
 def _image_shape(task: ImageTask | TableTask) -> tuple[int, int, int]:
@@ -80,6 +112,8 @@ def _image_shape(task: ImageTask | TableTask) -> tuple[int, int, int]:
 
 def release_bytes(plan: Plan) -> int:
     """Bytes of the largest contribution that a node can make to one exchange, headers not counted."""
+    if isinstance(plan.method, RoutedSettings):
+        return 4 * _routed(plan, plan.method)
     if not isinstance(plan.method, CondensationSettings):
         return 4 * parameter_count(plan.model, plan.task)
     classes = len(plan.task.classes)
@@ -88,9 +122,23 @@ def release_bytes(plan: Plan) -> int:
     return images + statistics
 
 
+def _routed(plan: Plan, method: RoutedSettings) -> int:
+    """Numbers in one ``update`` of FedSPM or FedDRM (FedSPM page, 4.12), ``mass`` and diagnostics included."""
+    theta, width = encoder_size(plan.model, plan.task)
+    nodes = len(plan.cohort.nodes)
+    if isinstance(method, FedDRMSettings) and method.backbone == "shared":
+        return theta + 2 * (width + 3) * method.branch + nodes * (method.branch + 4) + 3
+    nu, dim = encoder_size(router_of(method, plan.task), plan.task)
+    components = method.components if isinstance(method, FedSPMSettings) else 1
+    encoders = components if isinstance(method, FedSPMSettings) and method.encoders == "separate" else 1
+    return encoders * (theta + nu) + nodes * components * (dim + 4) + 3
+
+
 def check_size(plan: Plan) -> None:
     """Raise ``ValueError`` when the model or a release could be larger than the bounds of this module."""
     parameters = parameter_count(plan.model, plan.task)
+    if isinstance(plan.method, RoutedSettings):
+        parameters = max(parameters, _routed(plan, plan.method))
     if parameters > MAX_PARAMETERS:
         raise ValueError(f"model: {parameters:,} parameters (allowed: <= {MAX_PARAMETERS:,}); lower its width or depth")
     if (size := release_bytes(plan)) > MAX_RELEASE_BYTES:

@@ -1,0 +1,283 @@
+"""What FedSPM and FedDRM have in common: shared parameters that are summed, heads that stay, and routing.
+
+Coordinator state and broadcast hold the shared parameters by name; ``bias`` (m, C) and ``xi`` (m, C, d') are the linear
+layer over all (node, component) pairs, which every node trains whole (FedSPM page, 4.1).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import numpy as np
+import torch
+
+from fedsecure.data.dataset import Dataset
+from fedsecure.errors import DataError, LocalProtocolError
+from fedsecure.method import (
+    Aggregate,
+    ClientContext,
+    Contribution,
+    Schema,
+    ServerContext,
+    TensorSpec,
+)
+from fedsecure.methods.answering import Answering
+from fedsecure.methods.base import check_client
+from fedsecure.methods.fedavg import MAX_RECORDS
+from fedsecure.models import PARAMETER_BOUND, Parameters, standardise, to_parameters, to_tensors
+from fedsecure.plan import Plan
+from fedsecure.plan.methods import RoutedSettings
+from fedsecure.randomness import torch_generator
+from fedsecure.tensors import Array, Tensors
+
+__all__ = ["Heads", "RoutedBase"]
+
+#: No log-likelihood of one record is sent that is below minus this (nats).
+LEAST_LOG = 1e4
+#: A node's own heads: ``alpha`` (C, K) and ``beta`` (C, K, d).
+Heads = Parameters
+
+
+class RoutedBase(Answering):
+    """A ``RoutedMethod``. Subclasses say which parameters are shared, how features are made, and how a node trains.
+
+    Summed in ``update``: ``shared.<name>`` = n * parameter (float32) and ``records`` = n; with the explicit form
+    ``mass`` (m, C), whose row i is n_i pi_ic and whose other rows are zero; with ``diagnostics = "summed"`` the sums
+    that a stationarity check needs. Summed in ``counts``: ``node_records`` (m,), whose entry i is n_i.
+    """
+
+    def __init__(self, plan: Plan, settings: RoutedSettings, components: int) -> None:
+        super().__init__(plan, settings, components)
+
+    # What a subclass says ---------------------------------------------------------------------------------------------
+    @property
+    @abstractmethod
+    def shared_specs(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and range of every shared parameter, ``bias`` and ``xi`` among them."""
+
+    @property
+    @abstractmethod
+    def route_prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the shared parameters that routing needs besides ``bias`` and ``xi``."""
+
+    @property
+    @abstractmethod
+    def predict_dim(self) -> int:
+        """d, the number of prediction features."""
+
+    @abstractmethod
+    def draw_shared(self, seed: int) -> Parameters:
+        """The shared parameters before round 0, ``bias`` aside."""
+
+    @abstractmethod
+    def train(
+        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, ctx: ClientContext
+    ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
+        """One round on this node's standardised records: shared parameters, heads, what else to keep in the local
+        state, and what else to add to ``summed``."""
+
+    # Schemas ----------------------------------------------------------------------------------------------------------
+    @property
+    def exchanges(self) -> tuple[str, ...]:
+        """``update``, and before it ``counts`` where the nodes' numbers of records are shared."""
+        return ("counts", "update") if self.routed.share_counts else ("update",)
+
+    def schema(self, exchange: str) -> Schema:
+        """What is summed; nothing is released as it is."""
+        self._check_exchange(exchange)
+        m, pairs = len(self.nodes), (len(self.nodes), self.components)
+        records = TensorSpec("records", "int64", (1,), 0, MAX_RECORDS, "number of records", "records")
+        if exchange == "counts":
+            what = "number of records of each node (this node's own; zero for the others)"
+            return Schema(summed=(TensorSpec("node_records", "int64", (m,), 0, MAX_RECORDS, what, "records"),))
+        bound = PARAMETER_BOUND * MAX_RECORDS
+        specs = [
+            TensorSpec(f"shared.{s.name}", "float32", s.shape, -bound, bound, f"{s.what} times the records")
+            for s in self.shared_specs
+        ]
+        if self.explicit:
+            what = "records of each component (this node's own; zero for the others)"
+            specs.append(TensorSpec("mass", "float32", pairs, 0, MAX_RECORDS, what))
+        if self.routed.diagnostics == "summed":
+            most = float(MAX_RECORDS)
+            specs += [
+                TensorSpec("posterior", "float32", pairs, 0, most, "sum of P(node, component | x) over the records"),
+                TensorSpec("responsibility", "float32", pairs, 0, most, "sum of this node's responsibilities"),
+                TensorSpec("log_likelihood", "float32", (1,), -LEAST_LOG * most, 0, "sum of log P(node, y | x)"),
+            ]
+        return Schema(summed=(*specs, records))
+
+    def broadcast_schema(self, exchange: str) -> Schema:
+        """The shared parameters; the counts exchange broadcasts none."""
+        self._check_exchange(exchange)
+        return Schema() if exchange == "counts" else Schema(released=(*self.shared_specs, *self._mixing_specs()))
+
+    def serving_schema(self) -> Schema:
+        """All shared parameters, as the last round left them."""
+        return Schema(released=(*self.shared_specs, *self._mixing_specs()))
+
+    def routing_schema(self) -> Schema:
+        """Routing encoder, ``xi`` and ``bias``, and what a prior needs."""
+        specs = [s for s in self.shared_specs if s.name in ("bias", "xi") or s.name.startswith(self.route_prefixes)]
+        return Schema(released=(*specs, *self._mixing_specs(), *self._rho_specs()))
+
+    def _mixing_specs(self) -> tuple[TensorSpec, ...]:
+        shape = (len(self.nodes), self.components)
+        spec = TensorSpec("mixing", "float32", shape, 0, 1, "share of the records by node and component, rho_i pi_ic")
+        return (spec,) if self.explicit else ()
+
+    def _rho_specs(self) -> tuple[TensorSpec, ...]:
+        spec = TensorSpec("rho", "float32", (len(self.nodes),), 0, 1, "share of the records by node")
+        return (spec,) if self.routed.share_counts else ()
+
+    # The coordinator's part -------------------------------------------------------------------------------------------
+    def init_server(self, seed: int) -> Tensors:
+        """Fresh shared parameters; b_ic = log(1 / (m C)), or gamma = 0, until counts or training say otherwise."""
+        m, c = len(self.nodes), self.components
+        start = 0.0 if self.explicit else -math.log(m * c)
+        shared = to_tensors(self.draw_shared(seed))
+        state: dict[str, Array] = {**shared, "bias": np.full((m, c), start, np.float32)}
+        if self.explicit:
+            state["mixing"] = np.full((m, c), 1 / (m * c), np.float32)
+        if self.routed.share_counts:
+            state |= {"rho": np.full(m, 1 / m, np.float32), "node_records": np.zeros(m, np.int64)}
+        return Tensors(state)
+
+    def broadcast(self, exchange: str, server: Tensors) -> Tensors:
+        """The shared parameters."""
+        return self._pick(server, self.broadcast_schema(exchange))
+
+    def serving(self, server: Tensors) -> Tensors:
+        """What a node keeps to answer with."""
+        return self._pick(server, self.serving_schema())
+
+    def routing(self, server: Tensors) -> Tensors:
+        """What it takes to route."""
+        return self._pick(server, self.routing_schema())
+
+    def model(self, server: Tensors) -> Tensors:
+        """All that the coordinator has of the model: the shared parameters. The heads are the nodes'."""
+        return self.serving(server).with_(self.routing(server))
+
+    def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
+        """Shares of the records, or the means of the shared parameters weighted by them."""
+        self._check_exchange(exchange)
+        if exchange == "counts":
+            return self._count(server, aggregate.summed["node_records"], ctx.round)
+        total = int(aggregate.summed["records"][0])
+        if total <= 0:
+            raise DataError("tensor records: no node of the cohort has any record")
+        new: dict[str, Array] = {}
+        for spec in self.shared_specs:
+            new[spec.name] = (aggregate.summed[f"shared.{spec.name}"] / total).astype(np.float32)
+            spec.check_values(new[spec.name])
+        if self.explicit:
+            new["mixing"] = _filled(aggregate.summed["mass"], server["mixing"]).astype(np.float32)
+        if self.routed.diagnostics == "summed":
+            gap = aggregate.summed["posterior"] - aggregate.summed["responsibility"]
+            ctx.report("log_likelihood", float(aggregate.summed["log_likelihood"][0]) / total)
+            ctx.report("stationarity", float(np.abs(gap).max()) / total)
+        return server.with_(new)
+
+    def _count(self, server: Tensors, counted: Array, round_: int) -> Tensors:
+        """Keep n_i of every node heard of; in round 0 let training start from log(rho_i / C)."""
+        counts = np.where(counted > 0, counted, server["node_records"])
+        rho = _filled(counts.astype(np.float64), np.full(len(counts), 1 / len(counts)))
+        new: dict[str, Array] = {"node_records": counts.astype(np.int64), "rho": rho.astype(np.float32)}
+        if round_ == 0:
+            start = np.repeat(rho[:, None] / self.components, self.components, axis=1)  # (m, C)
+            name, value = ("mixing", start) if self.explicit else ("bias", np.log(start))
+            new[name] = value.astype(np.float32)
+        return server.with_(new)
+
+    # The node's part --------------------------------------------------------------------------------------------------
+    def client_update(
+        self, exchange: str, broadcast: Tensors, local: Tensors, data: Dataset, ctx: ClientContext
+    ) -> tuple[Tensors, Contribution]:
+        """Count, or train heads (kept) and shared parameters (summed) from the broadcast ones."""
+        self._check_client(exchange, broadcast, data, ctx)
+        index = self.index(ctx.node)
+        if exchange == "counts":
+            counted = np.zeros(len(self.nodes), np.int64)
+            counted[index] = len(data)
+            return local, Contribution(summed=Tensors({"node_records": counted}))
+        heads = (
+            to_parameters(local.under("head"), ctx.device) if "head.alpha" in local else self.fresh_heads(ctx.device)
+        )
+        shared = to_parameters(broadcast, ctx.device)
+        x = standardise(self.plan.task, torch.tensor(data.x, device=ctx.device))  # (n, *shape)
+        y = torch.tensor(data.y, device=ctx.device)  # (n,)
+        shared, heads, beside, more = self.train(shared, heads, x, y, ctx)
+        trained = to_tensors(shared)
+        weighted: dict[str, Array] = {}
+        for spec in self.shared_specs:
+            try:
+                spec.check_values(trained[spec.name])
+            except DataError as error:
+                raise DataError(f"training diverged: {error}", hint="lower the plan's learning rates") from None
+            weighted[f"shared.{spec.name}"] = (trained[spec.name] * np.float32(len(data))).astype(np.float32)
+        state = to_tensors(heads).prefixed("head").with_(beside)
+        summed = Tensors({**weighted, **more, "records": np.array([len(data)], np.int64)})
+        return state, Contribution(summed=summed)
+
+    def extra_sums(
+        self, index: int, records: int, w_sum: Array, posterior: Array, log_likelihood: float
+    ) -> dict[str, Array]:
+        """What is summed besides parameters: ``mass`` of the explicit form, and the diagnostics where they are shared.
+
+        ``w_sum``: this node's responsibilities summed over its records (C,). ``posterior``: the sum of P(node,
+        component | x), (m, C). ``log_likelihood``: the sum of log P(node, y | x).
+        """
+        more: dict[str, Array] = {}
+        row = np.zeros((len(self.nodes), self.components), np.float32)
+        row[index] = w_sum
+        if self.explicit:
+            more["mass"] = row
+        if self.routed.diagnostics == "summed":
+            more["posterior"] = posterior.astype(np.float32)
+            more["responsibility"] = row
+            more["log_likelihood"] = np.array([max(log_likelihood, -LEAST_LOG * records)], np.float32)
+        return more
+
+    def fresh_heads(self, device: str) -> Heads:
+        """alpha = 0 and beta by the linear layer's initialiser, another draw a component, the same at every node (P8).
+
+        Components that began alike would stay alike for ever (page, 4.7).
+        """
+        bound = 1.0 / math.sqrt(self.predict_dim)
+        shape = (self.components, self.num_classes, self.predict_dim)
+        beta = torch.empty(shape).uniform_(-bound, bound, generator=torch_generator(self.plan.seed, "heads"))
+        return {"alpha": torch.zeros(shape[:2], device=device), "beta": beta.to(device)}
+
+    @staticmethod
+    def _pick(state: Tensors, schema: Schema) -> Tensors:
+        return Tensors({spec.name: state[spec.name] for spec in schema.released})
+
+    def _check_exchange(self, exchange: str) -> None:
+        if exchange not in self.exchanges:
+            raise LocalProtocolError(
+                f"exchange {exchange!r}: {self.plan.method.name} has only {', '.join(self.exchanges)}"
+            )
+
+    def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
+        self._check_exchange(exchange)
+        check_client(self.plan, self.broadcast_schema(exchange), broadcast, data, ctx)
+        if not len(data):
+            raise DataError("data: no record, so this node cannot have heads of its own")
+        if len(data) > MAX_RECORDS:
+            raise DataError(f"data: {len(data)} records are more than {MAX_RECORDS}")
+
+
+def _filled(masses: Array, before: Array) -> Array:
+    """Shares that sum to one. Rows (nodes) without any mass, not heard of this time, keep the share they had."""
+    mass = masses.astype(np.float64)
+    row = mass.reshape(len(mass), -1).sum(axis=1)  # (m,)
+    silent = row <= 0
+    if silent.all():
+        return before.astype(np.float64)
+    kept = before.astype(np.float64)[silent]
+    mass[silent] = 0
+    shares = mass / mass.sum() * (1.0 - kept.sum())
+    shares[silent] = kept
+    return np.asarray(shares)
