@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedsecure.config import Settings, load_toml, validate
+from fedsecure.config import Settings, load_toml, named_pattern, validate
 from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.files import exists
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
 
-__all__ = ["BroadcastRules", "CondensationRules", "PlanRules", "Policy", "ReleaseRules", "load_policy"]
+__all__ = [
+    "BroadcastRules",
+    "CondensationRules",
+    "PlanRules",
+    "Policy",
+    "PredictionRules",
+    "ReleaseRules",
+    "load_policy",
+]
 
 Init = Literal["noise", "avg", "real"]
+AnalystName = Annotated[
+    str,
+    Field(
+        pattern=named_pattern(
+            r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$",
+            "an analyst's name: lower-case letters, digits and inner hyphens, at most 63",
+        )
+    ),
+]
 
 
 class PlanRules(Settings):
@@ -25,7 +42,7 @@ class PlanRules(Settings):
     which the node holds fewer are left out of everything that a plan computes and counts, whatever the method.
     ``min_records``: with fewer records than this in the other classes, the node takes part in nothing."""
 
-    methods: tuple[Literal["fedavg", "feddm", "fedaf"], ...] = ()
+    methods: tuple[Literal["fedavg", "feddm", "fedaf", "feddrm", "fedspm"], ...] = ()
     approval: Literal["manual", "rule"] = "manual"
     max_rounds: int = Field(100, ge=1)
     min_nodes: int = Field(3, ge=1)
@@ -69,15 +86,28 @@ class BroadcastRules(Settings):
     max_abs_logit: float = Field(1e3, gt=0)
 
 
+class PredictionRules(Settings):
+    """Who may ask this node what its model makes of a record; every answer tells a little of the records that it
+    learnt from. ``analysts``: names of those who may; left out, nobody. ``max_records_per_hour``: of one analyst, over
+    all runs, counted from the log. ``coordinator_routed``: whether queries are answered that the coordinator could
+    read."""
+
+    analysts: tuple[AnalystName, ...] = ()
+    max_records_per_query: int = Field(64, ge=1, le=65_536)
+    max_records_per_hour: int = Field(1000, ge=1)
+    coordinator_routed: bool = False
+
+
 class Policy(Settings):
     """The whole file. Every table left out takes the defaults above, which are the strict ones; ``plans.methods``
-    left out allows none."""
+    left out allows none, ``prediction.analysts`` nobody."""
 
     format: Literal[1]
     plans: PlanRules = PlanRules()
     condensation: CondensationRules = CondensationRules()
     release: ReleaseRules = ReleaseRules()
     broadcast: BroadcastRules = BroadcastRules()
+    prediction: PredictionRules = PredictionRules()
 
     def violations(self, plan: Plan) -> list[str]:
         """Each rule that ``plan`` breaks, as ``rule: what the plan asks (allowed: …)``; empty when it may be
@@ -99,6 +129,36 @@ class Policy(Settings):
             raise PolicyError(
                 f"plans.min_records: fewer records than the {self.plans.min_records} that this node needs to take part",
                 hint="take part with more records, or set another plans.min_records in policy.toml",
+            )
+
+    def check_analyst(self, analyst: str, *, readable: bool) -> None:
+        """Raise ``PolicyError`` unless ``analyst`` may ask at all, and in this form: ``readable`` when the coordinator
+        could read the query."""
+        if analyst not in self.prediction.analysts:
+            raise PolicyError(
+                f"prediction.analysts: the institution answers no queries of analyst {analyst}",
+                hint="its policy.toml names who may ask",
+            )
+        if readable and not self.prediction.coordinator_routed:
+            raise PolicyError(
+                "prediction.coordinator_routed: the institution answers no queries that the coordinator can read",
+                hint="route at your own side, which seals the query to the node",
+            )
+
+    def check_query(self, analyst: str, records: int, answered: int) -> None:
+        """Raise ``PolicyError`` when ``records`` are too many for one query, or too many after the ``answered`` ones of
+        this analyst in the last hour."""
+        rules = self.prediction
+        if records > rules.max_records_per_query:
+            raise PolicyError(
+                f"prediction.max_records_per_query: {records} records (allowed: <= {rules.max_records_per_query})",
+                hint="ask in smaller parts",
+            )
+        if answered + records > rules.max_records_per_hour:
+            raise PolicyError(
+                f"prediction.max_records_per_hour: {records} records after {answered} of analyst {analyst} in the last "
+                f"hour (allowed: <= {rules.max_records_per_hour} together)",
+                hint="wait, or ask the institution for a higher limit",
             )
 
     def _plan_violations(self, plan: Plan) -> Iterator[str]:

@@ -14,12 +14,17 @@ from fedsecure.signals import stop_on_signals
 from fedsecure_node.daemon import Connect, Desks, NodeDaemon
 from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
-from fedsecure_node.link.connect import connect
+from fedsecure_node.link.connect import connect, tls_files
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.witness import Witness
 from fedsecure_node.plans.institution import PolicyWatch
 from fedsecure_node.plans.localdata import LoadData, LocalData
-from fedsecure_node.progress import Reporter, make_reporter
+from fedsecure_node.progress import InTurn, Reporter, make_reporter
+from fedsecure_node.serving.admission import Admission
+from fedsecure_node.serving.answering import Answerer
+from fedsecure_node.serving.desk import QueryDesk
+from fedsecure_node.serving.keeping import ServingKeeper
+from fedsecure_node.serving.models import Models
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store.store import Store
 from fedsecure_node.work import BuildMethod, ExchangeDesk
@@ -77,7 +82,7 @@ def run_node(
     that trying again does not mend, ``ReleaseLogError`` when the log was changed, ``ConfigError`` for the rest.
     """
     stop = stop or threading.Event()
-    reporter = reporter or make_reporter(log_format or settings.log.format)
+    reporter = InTurn(reporter or make_reporter(log_format or settings.log.format))
     try:
         if not exists(settings.store):
             _check_never_had_one(settings)
@@ -108,6 +113,8 @@ def _desks(
             reporter.say("data", f"local data: {line}")
 
     load = load_data or LocalData(settings.data, told)
+    build = build_method or _build_method()
+    device = settings.compute.apply()
     gate = Gate(store, log, node_id=settings.node, hold=hold)
     watch = PolicyWatch(settings.policy)
     plans = PlanDesk(store, reporter, node_id=settings.node, watch=watch, load_data=load)
@@ -118,8 +125,36 @@ def _desks(
         stop,
         node_id=settings.node,
         watch=watch,
-        build_method=build_method or _build_method(),
+        build_method=build,
         load_data=load,
-        device=settings.compute.apply(),
+        device=device,
     )
-    return Desks(store, gate, plans, exchanges)
+    keeper = ServingKeeper(store, reporter, watch=watch, build_method=build)
+    return Desks(store, gate, plans, exchanges, keeper, _queries(settings, store, log, reporter, build, device))
+
+
+def _queries(
+    settings: NodeSettings, store: Store, log: ReleaseLog, reporter: Reporter, build: BuildMethod, device: str
+) -> QueryDesk:
+    """What the thread that answers queries works with: its own models and watch of the policy."""
+    watch = PolicyWatch(settings.policy)
+    models = Models(store, build)
+    files = partial(tls_files, settings)
+    admission = Admission(
+        node=settings.node,
+        federation=settings.federation,
+        files=files,
+        watch=watch,
+        models=models,
+        tally=log.queries,
+    )
+    answerer = Answerer(store, log, reporter, models=models, admission=admission, node=settings.node, device=device)
+    return QueryDesk(
+        answerer,
+        models,
+        reporter,
+        node=settings.node,
+        federation=settings.federation,
+        files=files,
+        watch=watch,
+    )

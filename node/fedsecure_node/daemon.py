@@ -21,6 +21,8 @@ from fedsecure_node.egress import Gate
 from fedsecure_node.link.connect import Link
 from fedsecure_node.link.transfer import Backoff
 from fedsecure_node.progress import Reporter
+from fedsecure_node.serving.desk import QueryDesk
+from fedsecure_node.serving.keeping import ServingKeeper
 from fedsecure_node.store.store import Store, now_ms
 from fedsecure_node.text import printable
 from fedsecure_node.work import ExchangeDesk, Outcome, as_error
@@ -43,6 +45,8 @@ class Desks:
     gate: Gate
     plans: PlanDesk
     exchanges: ExchangeDesk
+    keeper: ServingKeeper
+    queries: QueryDesk
 
 
 class NodeDaemon:
@@ -62,30 +66,44 @@ class NodeDaemon:
     def run(self) -> None:
         """Serve. Returns after an orderly stop; raises what cannot be mended by trying again, or, with
         ``exit_when_done``, the reason for which a run did not complete."""
-        backoff = Backoff(self._stop)
+        self._desks.queries.start()
         try:
-            while not self._stop.is_set():
-                self._desks.store.check_there()
-                try:
-                    link = self._connect(self._stop)
-                except WireError as error:
-                    self._reporter.say("unreachable", f"coordinator: {error}; trying again")
-                    backoff.wait()
-                    continue
-                if self._serve(link, backoff):
-                    break
+            self._connections()
         except Cancelled:
             pass
+        finally:
+            self._desks.queries.close()
+        self._desks.queries.check()
         self._reporter.say("stopped", "the node stops")
         if not self._stop.is_set():
             self._raise_outcome()
+
+    def _connections(self) -> None:
+        """Connect, serve, and connect again when the line breaks; returns when all is done or at a stop."""
+        backoff = Backoff(self._stop)
+        while not self._stop.is_set():
+            self._check()
+            try:
+                link = self._connect(self._stop)
+            except WireError as error:
+                self._reporter.say("unreachable", f"coordinator: {error}; trying again")
+                backoff.wait()
+                continue
+            if self._serve(link, backoff):
+                break
+
+    def _check(self) -> None:
+        """Raise ``StoreError`` when the store vanished, and what ended the thread that answers queries."""
+        self._desks.store.check_there()
+        self._desks.queries.check()
 
     def _serve(self, link: Link, backoff: Backoff) -> bool:
         """Serve over one connection. True when all is done, False when the connection broke."""
         self._reporter.say("connected", f"connected to {link.destination.address} ({link.destination.certificate})")
         try:
+            self._desks.queries.use(link)
             while not self._stop.is_set():
-                self._desks.store.check_there()
+                self._check()
                 self._desks.plans.tend(link)
                 if self._all_done():
                     return True
@@ -95,6 +113,7 @@ class NodeDaemon:
             self._reporter.say("disconnected", f"coordinator: {error}; connecting again")
             backoff.wait()
         finally:
+            self._desks.queries.use(None)
             link.client.close()
         return False
 
@@ -108,7 +127,7 @@ class NodeDaemon:
         if reply is None or reply.WhichOneof("work") in (None, "nothing"):
             return
         if reply.HasField("ended"):
-            self._end(reply.ended)
+            self._end(reply.ended, link)
             return
         self._answer(reply.exchange, link)
 
@@ -127,15 +146,19 @@ class NodeDaemon:
         if outcome is not Outcome.SENT:
             self._pause(PAUSE_S)
 
-    def _end(self, ended: pb.Ended) -> None:
+    def _end(self, ended: pb.Ended, link: Link) -> None:
         store = self._desks.store
         completed = ended.state == pb.RUN_STATE_COMPLETED
+        kept = self._desks.keeper.keep(ended, link) if completed else ""
+        if kept is None:
+            self._pause(PAUSE_S)
+            return
         reason = printable(ended.reason[:300]) or "no reason given"
         error = RunAborted(f"plan {ended.plan_digest[:12]}: aborted: {reason}")
         store.runs.end(
             ended.plan_digest,
             "completed" if completed else "aborted",
-            "" if completed else reason,
+            kept if completed else reason,
             0 if completed else error.exit_code,
             now_ms(),
         )
@@ -143,7 +166,8 @@ class NodeDaemon:
         self._close_releases(ended.plan_digest, "the run is over")
         if not completed:
             self._aborted = error
-        text = f"plan {ended.plan_digest[:12]}: completed" if completed else str(error)
+        done = f"plan {ended.plan_digest[:12]}: completed" + (f"; {kept}" if kept else "")
+        text = done if completed else str(error)
         self._reporter.say("ended", text, plan=ended.plan_digest, completed=completed)
 
     def _close_releases(self, digest: str, reason: str) -> None:
@@ -154,11 +178,11 @@ class NodeDaemon:
         """Wait a little; shorter when a verb changed the store or the daemon is asked to stop."""
         version = self._desks.store.database.version()
         for _ in range(max(int(seconds / 0.2), 1)):
-            if self._stop.wait(0.2) or self._desks.store.database.version() != version:
+            if self._stop.wait(0.2) or self._desks.store.database.version() != version or self._desks.queries.failed:
                 return
 
     def _changed(self) -> bool:
-        return self._desks.store.database.version() != self._version
+        return self._desks.queries.failed or self._desks.store.database.version() != self._version
 
     def _all_done(self) -> bool:
         if not self._exit_when_done:

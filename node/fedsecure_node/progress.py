@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO
 
 from fedsecure_node.text import printable
 
-__all__ = ["JsonReporter", "PlainReporter", "Reporter", "RichReporter", "make_reporter"]
+__all__ = ["InTurn", "JsonReporter", "PlainReporter", "Reporter", "RichReporter", "make_reporter"]
 
 #: A plain log gets a line of progress at each of these parts of a computation.
 PROGRESS_PARTS = 4
@@ -127,6 +128,29 @@ class RichReporter:
     def close(self) -> None:
         """Take the bar away."""
         self._bar.stop()
+
+
+class InTurn:
+    """A reporter that several threads use: each says its line alone."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._turn = threading.Lock()
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """As the reporter says it."""
+        with self._turn:
+            self._reporter.say(event, text, **fields)
+
+    def progress(self, label: str, done: int, of: int) -> None:
+        """As the reporter shows it."""
+        with self._turn:
+            self._reporter.progress(label, done, of)
+
+    def close(self) -> None:
+        """Close the reporter."""
+        with self._turn:
+            self._reporter.close()
 
 
 def make_reporter(form: str, stream: TextIO | None = None) -> Reporter:

@@ -157,9 +157,10 @@ class ExchangeDesk:
     def _compute(self, task: _Task, data: Dataset, link: Link) -> Finished | None:
         key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
         self._store.runs.check_order(key)
-        check_announced(task.work.broadcast_bytes, method, key.exchange, policy)
+        schema = method.broadcast_schema(key.exchange)
+        check_announced(task.work.broadcast_bytes, schema, policy)
         raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
-        broadcast = read_broadcast(raw, task.work.broadcast_digest, method, key.exchange, policy)
+        broadcast = read_broadcast(raw, task.work.broadcast_digest, schema, policy)
         before, local = self._store.runs.local_for(key)
         self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round + 1)
         try:

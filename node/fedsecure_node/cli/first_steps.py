@@ -130,7 +130,7 @@ def _store(settings: NodeSettings) -> str:
     if not exists(settings.store):
         witness.check((), partial(verify, public), known)
         return "not there yet; the first start makes it"
-    for folder in (settings.store, *(settings.store / name for name in ("releases", "policies", "local"))):
+    for folder in (settings.store, *(settings.store / name for name in ("releases", "policies", "local", "serving"))):
         if exists(folder):
             private_folder(folder)
             _writable(folder)

@@ -16,6 +16,7 @@ from fedsecure.wire.status import from_rpc_error
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
 from fedsecure_node.egress import Cleared
+from fedsecure_node.link.queries import QueryClient
 from fedsecure_node.link.transfer import Backoff, await_call, check_stop
 
 __all__ = ["CHANNEL_OPTIONS", "CoordinatorClient", "Greeting"]
@@ -62,6 +63,10 @@ class CoordinatorClient:
         self._node = node_id
         self._stop = stop
         self._chunk = 1 << 20
+
+    def queries(self, stop: threading.Event) -> QueryClient:
+        """The calls of routed prediction, over the same connection: for another thread, with a ``stop`` of its own."""
+        return QueryClient(self._channel, self._node, stop)
 
     def close(self) -> None:
         """Close the channel; calls in flight end."""

@@ -24,6 +24,8 @@ __all__ = [
     "GENESIS",
     "HEAD_LABEL",
     "KINDS",
+    "PREDICTION",
+    "PREDICTION_REFUSED",
     "RECORD_LABEL",
     "Head",
     "Record",
@@ -41,9 +43,24 @@ __all__ = [
 GENESIS = "0" * 64
 #: The first record of a log that takes the place of one that is lost: who gave that up, and why.
 FORGOTTEN = "forgotten"
-#: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself, the
-#: others of one release by its number.
-KINDS = ("release", "held", "released", "refused", "sending", "acknowledged", "unsent", "lapsed", FORGOTTEN)
+#: An answer to an analyst's query, before it leaves; and a query that was refused.
+PREDICTION = "prediction"
+PREDICTION_REFUSED = "prediction-refused"
+#: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself, the two
+#: of queries each of one query, the others of one release by its number.
+KINDS = (
+    "release",
+    "held",
+    "released",
+    "refused",
+    "sending",
+    "acknowledged",
+    "unsent",
+    "lapsed",
+    FORGOTTEN,
+    PREDICTION,
+    PREDICTION_REFUSED,
+)
 RECORD_LABEL = "release-log/v1"
 HEAD_LABEL = "release-log-head/v1"
 #: (label, payload, signature) -> returns, or raises ``CertificateError``.

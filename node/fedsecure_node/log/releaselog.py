@@ -36,6 +36,7 @@ from fedsecure_node.log.chain import (
     scan,
     verify_log,
 )
+from fedsecure_node.log.queries import QueryTally
 from fedsecure_node.log.releases import Release, advance, fold
 from fedsecure_node.log.witness import Witness
 
@@ -61,7 +62,8 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
-    """The log when it was last verified or written: where and how it ends, and every release in brief."""
+    """The log when it was last verified or written: where and how it ends, every release in brief, and the queries of
+    the last hour."""
 
     seq: int
     hash: str
@@ -70,10 +72,12 @@ class _Verified:
     head: Head | None
     stamp: tuple[int, ...]
     releases: dict[int, Release]
+    queries: QueryTally
 
 
 class ReleaseLog:
-    """The log, open for appending. Several processes may append: each takes its turn under a lock file."""
+    """The log, open for appending. Several processes may append, and several threads of one: each takes its turn under
+    a lock file."""
 
     def __init__(
         self,
@@ -102,6 +106,11 @@ class ReleaseLog:
         """Every release in its state, in brief, by number. Raises ``ReleaseLogError``."""
         with file_lock(self._lock, exclusive=False):
             return self._current().releases
+
+    def queries(self) -> QueryTally:
+        """The queries of the last hour, for the one thread that answers them. Raises ``ReleaseLogError``."""
+        with file_lock(self._lock, exclusive=False):
+            return self._current().queries
 
     def recover(self) -> str:
         """Verify the whole log at start and repair what a crash can leave. Returns what was repaired, or ``""``.
@@ -175,6 +184,7 @@ class ReleaseLog:
             head = self._move_head(record.seq, record.hash, known.length + len(line))
             if release is not None:
                 known.releases[release.number] = release.brief()
+            known.queries.add(record)
             self._verified = replace(
                 known, seq=record.seq, hash=record.hash, length=head.length, ending=line, head=head, stamp=self._stamp()
             )
@@ -248,7 +258,8 @@ class ReleaseLog:
     def _as_verified(self, found: Scan, head: Head | None) -> _Verified:
         releases = {number: release.brief() for number, release in fold(found.records).items()}
         seq, digest = found.tip
-        return _Verified(seq, digest, found.length, found.ending, head, self._stamp(), releases)
+        queries = QueryTally.of(found.records)
+        return _Verified(seq, digest, found.length, found.ending, head, self._stamp(), releases, queries)
 
     def _stamp(self) -> tuple[int, ...]:
         """What changes when anybody writes to the file or puts another in its place."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedsecure.errors import ConfigError, LocalProtocolError
 from fedsecure_node.keys import MIN_PREFIX, ExchangeKey
-from fedsecure_node.log.chain import FORGOTTEN, Record
+from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, PREDICTION_REFUSED, Record
 
 __all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "find_release", "fold", "next_state"]
 
@@ -107,8 +107,8 @@ def fold(records: Iterable[Record]) -> dict[int, Release]:
 
 def advance(releases: Mapping[int, Release], record: Record) -> Release | None:
     """The release that ``record`` begins or speaks of, in the state it then has; ``None`` for a record that speaks of
-    the log itself. Raises ``LocalProtocolError``."""
-    if record.kind == FORGOTTEN:
+    the log itself or of a query. Raises ``LocalProtocolError``."""
+    if record.kind in (FORGOTTEN, PREDICTION, PREDICTION_REFUSED):
         return None
     if record.kind == "release":
         return Release(record.seq, "logged", record.time, record.node, record.hash, record.body)

@@ -14,11 +14,16 @@ from fedsecure.errors import (
     RemoteProtocolError,
 )
 
-__all__ = ["forbidden", "public_reason"]
+__all__ = ["forbidden", "public_reason", "rules_in"]
 
 _DIVERGED = re.compile(r"^training diverged: tensor ([A-Za-z0-9._-]{1,200}): ")
 _TENSOR = re.compile(r"^tensor ([A-Za-z0-9._-]{1,200}): ")
-_RULE = re.compile(r"(?:^|[ ;])((?:plans|condensation|release|broadcast)\.[a-z_]+): ")
+_RULE = re.compile(r"(?:^|[ ;])((?:plans|condensation|release|broadcast|prediction)\.[a-z_]+): ")
+
+
+def rules_in(text: str) -> list[str]:
+    """Names of the policy's rules that an error's text speaks of."""
+    return _RULE.findall(text)
 
 
 def forbidden(rules: Sequence[str]) -> str:
@@ -34,7 +39,7 @@ def public_reason(error: Exception, stage: str) -> str:
     if isinstance(error, RemoteProtocolError):
         return f"{stage}: {text}"
     if isinstance(error, PolicyError):
-        return f"{stage}: {forbidden(_RULE.findall(text))}"
+        return f"{stage}: {forbidden(rules_in(text))}"
     if isinstance(error, PrivacyBudgetExceeded):
         return f"{stage}: the privacy budget of the institution's data set does not pay for it"
     if isinstance(error, AuditError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,6 +45,9 @@ CREATE TABLE IF NOT EXISTS exchanges (
   released_bytes INTEGER NOT NULL, local_before TEXT NOT NULL, local_after TEXT NOT NULL, computed_ms INTEGER NOT NULL,
   PRIMARY KEY (digest, round, step, attempt)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS serving (
+  digest TEXT PRIMARY KEY REFERENCES runs (digest), file TEXT NOT NULL, bytes INTEGER NOT NULL, kept_ms INTEGER NOT NULL
+) STRICT;
 """
 
 
@@ -75,12 +79,15 @@ def _is_full(path: Path) -> bool:
 
 
 class Database:
-    """One connection: WAL, ``synchronous=FULL``, explicit transactions. Parameters only, never text put together."""
+    """One connection: WAL, ``synchronous=FULL``, explicit transactions. Parameters only, never text put together.
+
+    Threads of one process share it: each statement, and each transaction as a whole, is one thread's alone."""
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         """Open or create ``path`` (mode 0600). Raises ``ConfigError`` when it is absent, ``StoreError``
         when it is damaged, of another version, or may not be used."""
         self.path = path
+        self._turn = threading.RLock()
         if not exists(path):
             if not create:
                 raise ConfigError(f"{path}: no such store", hint="start the node once, or check --dir")
@@ -124,7 +131,8 @@ class Database:
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
         """All rows of a query."""
         try:
-            return self._connection.execute(sql, values).fetchall()
+            with self._turn:
+                return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise self._fault(error) from None
 
@@ -136,26 +144,28 @@ class Database:
     def write(self, sql: str, values: tuple[Any, ...] = ()) -> int:
         """One statement; on the disk when this returns. Returns the number of rows changed."""
         try:
-            return self._connection.execute(sql, values).rowcount
+            with self._turn:
+                return self._connection.execute(sql, values).rowcount
         except sqlite3.Error as error:
             raise self._fault(error) from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Several statements as one: all on the disk when the block ends, or none."""
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise self._fault(error) from None
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException as error:
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
+        with self._turn:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
                 raise self._fault(error) from None
-            raise
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException as error:
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise self._fault(error) from None
+                raise
 
     def version(self) -> int:
         """A number that changes when another connection wrote: how a daemon notices a verb."""

@@ -86,6 +86,14 @@ class RunBook:
         """Plan digests of the runs whose end is not known."""
         return [run.digest for run in self.all() if run.state == "active"]
 
+    def local(self, digest: str) -> Tensors:
+        """The local state after the last exchange of a run; empty when there was none. Raises ``StoreError`` when its
+        file is gone or was changed."""
+        run = self.find(digest)
+        if run is None or not run.local:
+            return Tensors()
+        return Tensors.from_bytes(read_digest_named(self._local_path(run.local), run.local, "local state"))
+
     def private_seed(self, digest: str) -> int:
         """The run's seed, drawn by the operating system at the first join."""
         row = self._db.row("SELECT seed FROM runs WHERE digest = ?", (digest,))

@@ -1,8 +1,9 @@
 """The node's store: one private folder with everything that must outlive the process.
 
 ``store.db`` (plans, decisions, runs, private seeds, exchanges, the log's signed head), ``local/`` (local state, never
-leaves), ``releases/`` (the exact bytes that left or wait to), ``policies/`` (each policy a release was checked
-against) and ``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to anyone.
+leaves), ``serving/`` (shared parameters of runs that are over, to answer queries with), ``releases/`` (the exact bytes
+that left or wait to), ``policies/`` (each policy that a release or an answer was checked against) and
+``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to anyone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fedsecure_node.log.chain import Head
 from fedsecure_node.store.database import Database
 from fedsecure_node.store.planbook import PlanBook
 from fedsecure_node.store.runbook import RunBook
+from fedsecure_node.store.servingbook import ServingBook
 
 __all__ = ["HEAD_QUERY", "Store", "iso_time", "now_ms"]
 
@@ -60,6 +62,7 @@ class Store:
         self.database = Database(folder / "store.db", create=create)
         self.plans = PlanBook(self.database)
         self.runs = RunBook(self.database, folder)
+        self.serving = ServingBook(self.database, folder)
         self._policies = private_folder(folder / "policies")
         self._place, self._file = _identity(folder), _identity(self.database.path)
 
