@@ -18,12 +18,18 @@ from fedsecure.files import private_folder
 from fedsecure.locks import DAEMON_LOCK, daemon_lock
 from fedsecure.wire.credentials import TlsFiles, server_credentials
 from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
+from fedsecure.wire.v1.prediction_pb2_grpc import add_PredictionServicer_to_server
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
 from fedsecure_coordinator.listening import check_listen
 from fedsecure_coordinator.notices import Notice
+from fedsecure_coordinator.prediction.board import Board
+from fedsecure_coordinator.prediction.dispatcher import Dispatcher
+from fedsecure_coordinator.prediction.models import Models
+from fedsecure_coordinator.prediction.servicer import PredictionServicer
+from fedsecure_coordinator.prediction.turnstile import CALLS_EACH, Turnstile
 from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import BuildMethod
@@ -45,6 +51,9 @@ WORKER_SECONDS = 10.0
 LINGER_SECONDS = 20.0
 #: No message but a chunk comes near this size (bytes).
 MAX_MESSAGE = 4 << 20
+#: Calls on one connection at once; and calls beyond the threads, which wait for one or are refused by it in a moment.
+MAX_STREAMS = 100
+SPARE_CALLS = 64
 _log = logging.getLogger("fedsecure.coordinator")
 
 
@@ -99,6 +108,8 @@ class Daemon:
             self.desk = Desk(self.registry, max_nodes=self._settings.limits.max_nodes)
             uploads = Uploads(store / "partial", self.desk)
             self.registry.on_exchange_over(uploads.discard)
+            self.dispatcher = Dispatcher()
+            self._board = Board(self.journal, self.dispatcher)
             self._server = self._build_server(uploads)
             self._server.start()
             stack.callback(self._shut_down)
@@ -118,12 +129,14 @@ class Daemon:
         credentials = server_credentials(files, now=_utc())
         gate = Gate(files, federation=settings.federation, crl=tls.crl_place, now=_utc)
         bounds = ServicerLimits(settings.federation, limits.max_wait_ms, limits.chunk_bytes, limits.clock_skew_s * 1000)
-        threads = 2 * limits.max_nodes + 8  # a long poll and a transfer for each node, and calls that end at once
+        # two long polls and a transfer for each node, the analysts' share, and calls that end at once
+        threads = 3 * limits.max_nodes + CALLS_EACH * limits.max_analysts + 8
         server = grpc.server(
             ThreadPoolExecutor(threads, thread_name_prefix="call"),
-            maximum_concurrent_rpcs=threads,
+            maximum_concurrent_rpcs=threads + SPARE_CALLS,
             options=[
                 ("grpc.so_reuseport", 0),
+                ("grpc.max_concurrent_streams", MAX_STREAMS),
                 ("grpc.max_receive_message_length", MAX_MESSAGE),
                 ("grpc.keepalive_time_ms", 60_000),
                 ("grpc.keepalive_timeout_ms", 20_000),
@@ -134,6 +147,11 @@ class Daemon:
         )
         servicer = Servicer(self.desk, uploads, gate, bounds, clock=self._clock)
         add_CoordinatorServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+        turnstile = Turnstile(limits.max_analysts)
+        predictions = PredictionServicer(
+            Models(self.registry), self.dispatcher, turnstile, gate, bounds, clock=self._clock
+        )
+        add_PredictionServicer_to_server(predictions, server)  # type: ignore[no-untyped-call]
         check_listen(settings.listen)
         try:
             self.port = server.add_secure_port(settings.listen, credentials)
@@ -170,6 +188,7 @@ class Daemon:
             self._watch.check()
             self.registry.pass_deadlines()
             self.registry.take_abort_requests()
+            self._board.write()
 
     def _work(self) -> None:
         device = self._warm_up()
@@ -212,9 +231,11 @@ class Daemon:
         self._stop.set()
         stopped = self._server.stop(GRACE_SECONDS)
         self.registry.close()
+        self.dispatcher.close()
         stopped.wait(2 * GRACE_SECONDS)
         end = time.monotonic() + WORKER_SECONDS
         for thread in self._waited_for:
             thread.join(max(0.0, end - time.monotonic()))
         for thread in self._threads:
             thread.join(TICK_SECONDS)
+        self._board.clear()

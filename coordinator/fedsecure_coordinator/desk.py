@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.method import Schema
 from fedsecure.rounds.events import ContributionAccepted, NodeJoined, NodeLeft, Phase
-from fedsecure_coordinator.journal import RunRow, Submission
+from fedsecure_coordinator.journal import Published, RunRow, Submission
 from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import Run
+from fedsecure_coordinator.runs import Run, run_state
 
 __all__ = ["Desk", "Slot", "Work"]
 
@@ -33,13 +33,15 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a node is to do next: contribute (``slot`` and the rest), or take note that the run of ``ended`` is over."""
+    """What a node is to do next: contribute (``slot`` and the rest), or take note that the run of ``ended`` is over,
+    and keep what it answers queries with (``published``)."""
 
     slot: Slot | None = None
     broadcast: str = ""
     broadcast_bytes: int = 0
     deadline_ms: int = 0
     ended: RunRow | None = None
+    published: Published | None = None
 
 
 class Desk:
@@ -111,7 +113,7 @@ class Desk:
                 if self._polls[node] != turn or gone():
                     return None
                 work = self._work(node, digests)
-                if work is not None and work.ended is not None:
+                if work is not None and work.ended is not None and work.published is None:
                     self._told.add((work.ended.digest, node))
                 left = end - time.monotonic()
                 if work is not None or left <= 0:
@@ -125,7 +127,7 @@ class Desk:
             self._registry.changed.notify_all()
 
     def untold(self) -> int:
-        """How many nodes have not yet heard that a run they joined is over."""
+        """How many nodes have not yet heard that a run they joined is over, or fetched what it answers queries with."""
         registry = self._registry
         with registry.changed:
             members = {d: registry.journal.members(d) for d in registry.ended_here()}
@@ -138,7 +140,7 @@ class Desk:
         for digest in dict.fromkeys(digests):
             over = registry.ended().get(digest)
             if over is not None and self._took_part(digest, node):
-                return Work(ended=over)
+                return Work(ended=over, published=registry.journal.published().get(digest))
             if registry.being_prepared(digest):
                 continue  # it is taken up in a moment; the other runs have work meanwhile
             run = self._offered(node, digest)
@@ -153,26 +155,41 @@ class Desk:
         return None
 
     def broadcast(self, node: str, digest: str, offset: int, chunk: int) -> Iterator[bytes]:
-        """A broadcast from ``offset`` on, in pieces. Only what an open exchange offers to this node can be had."""
+        """A broadcast from ``offset`` on, in pieces. Only what an open exchange offers to this node can be had, and
+        what nodes answer queries with, of a run that it took part in."""
         registry = self._registry
         with registry.changed:
-            mine = [r for r in registry.running() if _sent_to(r, node)]
-            run = next((r for r in mine if digest and r.row.broadcast == digest), None)
-            if run is None:
+            found = self._offered_bytes(node, digest) if digest else None
+            if found is None:
                 raise RemoteProtocolError(
                     f"broadcast {digest[:12]!r} is not on offer to node {node}", hint="ask for the next work"
                 )
-            if offset > run.row.broadcast_bytes:
-                raise RemoteProtocolError(f"broadcast {digest[:12]} has {run.row.broadcast_bytes} bytes, not {offset}")
-            run_digest, round_ = run.digest, run.machine.state.round
+            run_digest, round_, size, last = found
+            if offset > size:
+                raise RemoteProtocolError(f"broadcast {digest[:12]} has {size} bytes, not {offset}")
             pieces = registry.blobs.chunks(digest, offset, chunk)
         sent = 0
         try:
             for piece in pieces:
                 sent += len(piece)
                 yield piece
+            if last:
+                with registry.changed:
+                    self._told.add((run_digest, node))
         finally:
             registry.journal.add_traffic(run_digest, round_, node, down=sent)
+
+    def _offered_bytes(self, node: str, digest: str) -> tuple[str, int, int, bool] | None:
+        """Of the bytes that ``node`` may have under this digest: run, round, size, whether they are the run's last."""
+        registry = self._registry
+        for run in registry.running():
+            if run.row.broadcast == digest and _sent_to(run, node):
+                return run.digest, run.machine.state.round, run.row.broadcast_bytes, False
+        for over in registry.journal.published().values():
+            row = registry.ended().get(over.digest)
+            if over.serving == digest and row is not None and self._took_part(over.digest, node):
+                return over.digest, run_state(row).round, over.serving_bytes, True
+        return None
 
     # Contributions ----------------------------------------------------------------------------------------------------
     def accepted(self, slot: Slot) -> Submission | None:

@@ -47,15 +47,22 @@ class Gate:
 
         Who is refused is in the log, with address, certificate and reason, at most once a minute each.
         """
+        self._require(context, "node", node)
+        self._log_twins(node, context.peer())
+
+    def require_analyst(self, context: grpc.ServicerContext, analyst: str) -> None:
+        """The same for an analyst, who may well call from several places at once."""
+        self._require(context, "analyst", analyst)
+
+    def _require(self, context: grpc.ServicerContext, role: str, name: str) -> None:
         try:
             identity = peer_identity(
                 context, federation=self._federation, ca_pem=self._ca, crl_pem=self._revocations(), now=self._now()
             )
-            identity.require("node", node)
+            identity.require(role, name)
         except CertificateError as error:
             self._log_refused(context, str(error))
             raise
-        self._log_twins(node, context.peer())
 
     def _log_refused(self, context: grpc.ServicerContext, reason: str) -> None:
         peer, shown = context.peer(), _fingerprint(context)

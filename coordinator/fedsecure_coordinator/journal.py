@@ -1,34 +1,18 @@
-"""The journal: one SQLite file that says where every run stands. What it does not hold was never acknowledged.
-
-Write-ahead log with ``synchronous=FULL``: a committed transaction survives a power cut. Values only ever travel as
-parameters. The daemon and the command line may have it open at the same time.
-"""
+"""The journal: one SQLite file that says where every run stands. What it does not hold was never acknowledged."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import sqlite3
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Any
 
-from fedsecure.errors import StoreError
-from fedsecure.files import PRIVATE_FILE, exists, faults
+from fedsecure_coordinator.database import Access, Database
 
-__all__ = ["JOURNAL_NAME", "Access", "Journal", "RunRow", "Submission"]
+__all__ = ["JOURNAL_NAME", "Access", "Journal", "Published", "RunRow", "Served", "Submission"]
 
 JOURNAL_NAME = "journal.sqlite"
-Access = Literal["create", "write", "read"]
-
-#: Version of the tables below; a file of another version is refused.
-SCHEMA_VERSION = 1
-#: How long one process waits for the other's transaction (seconds).
-BUSY_SECONDS = 30.0
 
 _TABLES = """
 CREATE TABLE runs (
@@ -56,6 +40,18 @@ CREATE TABLE traffic (
   PRIMARY KEY (digest, round, node)) STRICT;
 CREATE TABLE abort_requests (digest TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT;
 """
+_PREDICTION_TABLES = """
+CREATE TABLE published (
+  digest TEXT PRIMARY KEY, serving TEXT NOT NULL, serving_bytes INTEGER NOT NULL, routing TEXT NOT NULL,
+  routing_bytes INTEGER NOT NULL) STRICT;
+CREATE TABLE served (
+  digest TEXT NOT NULL, node TEXT NOT NULL, reachable INTEGER NOT NULL, answered INTEGER NOT NULL,
+  unreachable INTEGER NOT NULL, PRIMARY KEY (digest, node)) STRICT;
+"""
+#: What brings a file of format 0, 1, … to the next format.
+_STEPS = (_TABLES, _PREDICTION_TABLES)
+#: The first format with the tables of routed prediction.
+_PREDICTION_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +100,35 @@ class Submission:
     kept: int = 1
 
 
-def _address(path: Path, access: Access) -> str:
-    """The file as SQLite's URI. To read a write-ahead log SQLite wants to make its index file; where there is no log,
-    as after an orderly end, the file is read as one that nobody writes, and nothing is made."""
-    mode = {"create": "rwc", "write": "rw", "read": "ro"}[access]
-    still = "&immutable=1" if access == "read" and not exists(path.with_name(f"{path.name}-wal")) else ""
-    return f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}{still}"
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a completed run answers queries with: blobs of what its nodes keep (``serving``) and of what routes queries
+    to them (``routing``)."""
+
+    digest: str
+    serving: str
+    serving_bytes: int
+    routing: str
+    routing_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A node that serves a run, as the running daemon last saw it: whether it asks for queries, how many it answered
+    and how many found nobody, both since the daemon began."""
+
+    digest: str
+    node: str
+    reachable: bool
+    answered: int
+    unreachable: int
 
 
 _RUN_COLUMNS = ", ".join(RunRow.__slots__)
 _SUBMISSION_COLUMNS = ", ".join(Submission.__slots__)
 
 
-class Journal:
+class Journal(Database):
     """The journal in a file. Safe to share between threads. Raises ``StoreError`` naming the file.
 
     ``access``: ``create`` makes the file if it is missing, ``write`` needs it to be there, and ``read`` neither makes
@@ -124,92 +136,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, access: Access = "create") -> None:
-        self._path, self._lock, self._depth = path, threading.RLock(), 0
-        with faults(path, "opened"):
-            how = os.O_RDONLY if access == "read" else os.O_RDWR | (os.O_CREAT if access == "create" else 0)
-            os.close(os.open(path, how | os.O_CLOEXEC, PRIVATE_FILE))
-        try:
-            self._db = sqlite3.connect(
-                _address(path, access), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise StoreError(f"{path}: cannot be opened: {error}", hint="check the store's permissions") from None
-        try:
-            with self._guard():
-                if access == "read":
-                    self._check_version()
-                    return
-                self._db.execute("PRAGMA journal_mode=WAL")
-                self._db.execute("PRAGMA synchronous=FULL")
-                self._create()
-        except BaseException:
-            self._db.close()
-            raise
-
-    def _create(self) -> None:
-        with self.transaction():
-            if self._db.execute("PRAGMA user_version").fetchone()[0] == 0:
-                for statement in _TABLES.split(";"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            self._check_version()
-
-    def _check_version(self) -> None:
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{self._path}: journal of format {version} where {SCHEMA_VERSION} is due",
-                hint="use the version of fedsecure that wrote it",
-            )
-
-    def close(self) -> None:
-        """Close the file; committed transactions are on disk already."""
-        with self._lock:
-            self._db.close()
-
-    @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self._path}: journal failed: {error}", hint="check the disk: space, permissions, health"
-            ) from None
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All statements inside become durable together, or none. Nests: the outermost commits."""
-        with self._lock, self._guard():
-            if self._depth == 0:
-                self._db.execute("BEGIN IMMEDIATE")
-            self._depth += 1
-            try:
-                yield
-            except BaseException:
-                self._depth -= 1
-                if self._depth == 0:
-                    self._roll_back()
-                raise
-            self._depth -= 1
-            if self._depth == 0:
-                try:
-                    self._db.execute("COMMIT")
-                except sqlite3.Error:
-                    self._roll_back()
-                    raise
-
-    def _roll_back(self) -> None:
-        """Back to what is on the disk. A full disk may have rolled back already."""
-        with contextlib.suppress(sqlite3.Error):
-            self._db.execute("ROLLBACK")
-
-    def _write(self, statement: str, values: tuple[Any, ...]) -> int:
-        with self.transaction():
-            return self._db.execute(statement, values).rowcount
-
-    def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock, self._guard():
-            return self._db.execute(statement, values).fetchall()
+        super().__init__(path, _STEPS, access)
 
     # Runs -------------------------------------------------------------------------------------------------------------
     def add_run(self, row: RunRow) -> bool:
@@ -290,9 +217,37 @@ class Journal:
         """Digests of all blobs that some run still needs."""
         rows = self._read(
             "SELECT server FROM runs UNION SELECT broadcast FROM runs "
-            "UNION SELECT payload FROM submissions WHERE kept = 1"
+            "UNION SELECT payload FROM submissions WHERE kept = 1 "
+            "UNION SELECT serving FROM published UNION SELECT routing FROM published"
         )
         return {r[0] for r in rows if r[0]}
+
+    # Routed prediction ------------------------------------------------------------------------------------------------
+    def publish(self, published: Published) -> None:
+        """A completed run answers queries from now on."""
+        values = tuple(getattr(published, c) for c in Published.__slots__)
+        self._write("INSERT OR REPLACE INTO published VALUES (?, ?, ?, ?, ?)", values)
+
+    def published(self) -> dict[str, Published]:
+        """Digest -> what the run answers queries with, of all that do."""
+        if self.format < _PREDICTION_FORMAT:
+            return {}
+        return {r[0]: Published(*r) for r in self._read("SELECT * FROM published ORDER BY digest")}
+
+    def set_served(self, rows: Iterable[Served]) -> None:
+        """Replace what ``served`` returns."""
+        with self.transaction():
+            self._write("DELETE FROM served", ())
+            for row in rows:
+                values = (row.digest, row.node, int(row.reachable), row.answered, row.unreachable)
+                self._write("INSERT INTO served VALUES (?, ?, ?, ?, ?)", values)
+
+    def served(self) -> list[Served]:
+        """The nodes that serve, by run and name."""
+        if self.format < _PREDICTION_FORMAT:
+            return []
+        rows = self._read("SELECT * FROM served ORDER BY digest, node")
+        return [Served(d, node, bool(there), answered, missed) for d, node, there, answered, missed in rows]
 
     # Figures ----------------------------------------------------------------------------------------------------------
     def set_metric(self, digest: str, round_: int, name: str, value: float | None) -> None:

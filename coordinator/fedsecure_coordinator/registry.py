@@ -27,7 +27,7 @@ from fedsecure.rounds.events import (
 )
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore
-from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.journal import Journal, Published, RunRow
 from fedsecure_coordinator.notices import Notice, describe
 from fedsecure_coordinator.runs import BroadcastFailed, BuildMethod, Run, run_state
 
@@ -171,8 +171,9 @@ class Registry:
                 return
             try:
                 row = run.after(actions, server, self.blobs, self.clock())
+                published = run.publication(server[1] if server else None, self.blobs)
                 notices = [n for n in (describe(happening) for happening in (event, *actions)) if n]
-                self._save_and_tell(row, notices, also, release=row.ended or server is not None)
+                self._save_and_tell(row, notices, also, published, release=row.ended or server is not None)
             except BroadcastFailed as error:
                 run.machine.restore(before)
                 self.feed(digest, UpdateFailed(str(error)), also=also)
@@ -192,11 +193,14 @@ class Registry:
         row: RunRow,
         notices: Sequence[tuple[str, dict[str, Any]]],
         also: Callable[[], None] = _nothing,
+        published: Published | None = None,
         *,
         release: bool = False,
     ) -> None:
         with self.journal.transaction():
             also()
+            if published is not None:
+                self.journal.publish(published)
             if release:
                 self.journal.release_submissions(row.digest)
             for kind, detail in notices:

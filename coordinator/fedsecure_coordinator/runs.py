@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 
 import pydantic
 
-from fedsecure.errors import DataError, FedSecureError
-from fedsecure.method import Method
+from fedsecure.errors import DataError, FedSecureError, StoreError
+from fedsecure.method import Method, RoutedMethod
 from fedsecure.plan import Plan
 from fedsecure.rounds.events import Abort, Action, Complete, Phase, SetDeadline, StartExchange
 from fedsecure.rounds.machine import RoundMachine
 from fedsecure.rounds.state import RoundState
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore, DamagedBlob
-from fedsecure_coordinator.journal import RunRow
+from fedsecure_coordinator.journal import Published, RunRow
 
 __all__ = ["BroadcastFailed", "BuildMethod", "Run", "one_line", "plan_of", "run_state"]
 
@@ -27,7 +27,7 @@ BuildMethod = Callable[[Plan], Method]
 
 
 class BroadcastFailed(FedSecureError):
-    """The coordinator could not compute what an exchange sends out."""
+    """The coordinator could not compute what an exchange, or the end of a run, sends out."""
 
 
 def one_line(error: BaseException) -> str:
@@ -140,3 +140,21 @@ class Run:
         except Exception as error:
             raise BroadcastFailed(f"broadcast of {action.exchange}: {one_line(error)}") from error
         return replace(row, broadcast=blobs.put(data), broadcast_bytes=len(data))
+
+    def publication(self, server: Tensors | None, blobs: BlobStore) -> Published | None:
+        """What the run, now complete, answers queries with, as blobs; ``None`` when its method answers none.
+
+        ``server``: the final state, if it is at hand. Raises ``BroadcastFailed``.
+        """
+        if self.machine.state.phase is not Phase.COMPLETED or not isinstance(self.method, RoutedMethod):
+            return None
+        try:
+            state = server or self.state(blobs)
+            serving, routing = self.method.serving(state).to_bytes(), self.method.routing(state).to_bytes()
+        except StoreError as error:
+            if isinstance(error, DamagedBlob):
+                raise BroadcastFailed(f"what queries are answered with: {one_line(error)}") from error
+            raise
+        except Exception as error:
+            raise BroadcastFailed(f"what queries are answered with: {one_line(error)}") from error
+        return Published(self.digest, blobs.put(serving), len(serving), blobs.put(routing), len(routing))

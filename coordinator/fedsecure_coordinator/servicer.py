@@ -3,28 +3,25 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import grpc
 
 from fedsecure import __version__
-from fedsecure.errors import FedSecureError, RemoteProtocolError, StoreError, WireError
+from fedsecure.errors import RemoteProtocolError
 from fedsecure.wire.codec import PROTOCOL
-from fedsecure.wire.status import to_status
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer
+from fedsecure_coordinator.calls import check_hello, guarded
 from fedsecure_coordinator.desk import Desk, Work
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.uploads import Uploads
 
 __all__ = ["Servicer", "ServicerLimits"]
 
-_log = logging.getLogger("fedsecure.coordinator")
 #: Uploads of one node at the same time; one more ends the oldest.
 MAX_UPLOADS = 3
 #: A node can be in no more runs at once than this.
@@ -36,7 +33,6 @@ _STATES = {
     "COMPLETED": pb.RUN_STATE_COMPLETED,
     "ABORTED": pb.RUN_STATE_ABORTED,
 }
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +61,7 @@ class Servicer(CoordinatorServicer):
         def answer() -> pb.HelloReply:
             self._gate.require_node(context, request.node_id)
             now = self._clock()
-            if request.protocol != PROTOCOL:
-                raise RemoteProtocolError(
-                    f"node {request.node_id} speaks protocol {request.protocol}, this coordinator {PROTOCOL}",
-                    hint=f"install the version of fedsecure that goes with the coordinator's {__version__}",
-                )
-            skew = request.unix_ms - now
-            if abs(skew) > self._limits.clock_skew_ms:
-                side = "ahead of" if skew > 0 else "behind"
-                raise RemoteProtocolError(
-                    f"clock skew: the clock of node {request.node_id} is {abs(skew) / 1000:.0f} s {side} "
-                    f"the coordinator's (allowed: {self._limits.clock_skew_ms / 1000:.0f} s)",
-                    hint="set both clocks, for instance by NTP",
-                )
+            check_hello(f"node {request.node_id}", request.protocol, request.unix_ms - now, self._limits.clock_skew_ms)
             return pb.HelloReply(
                 federation=self._limits.federation,
                 version=__version__,
@@ -87,7 +71,7 @@ class Servicer(CoordinatorServicer):
                 chunk_bytes=self._limits.chunk_bytes,
             )
 
-        return _guarded(context, answer)
+        return guarded(context, answer)
 
     def ListPlans(self, request: pb.ListPlansRequest, context: grpc.ServicerContext) -> pb.ListPlansReply:
         """The plans open to this node, and those it takes part in."""
@@ -100,7 +84,7 @@ class Servicer(CoordinatorServicer):
             ]
             return pb.ListPlansReply(plans=plans)
 
-        return _guarded(context, answer)
+        return guarded(context, answer)
 
     def Join(self, request: pb.JoinRequest, context: grpc.ServicerContext) -> pb.JoinReply:
         """The node is ready."""
@@ -110,7 +94,7 @@ class Servicer(CoordinatorServicer):
             row = self._desk.join(request.node_id, request.plan_digest)
             return pb.JoinReply(state=_STATES[row.phase])
 
-        return _guarded(context, answer)
+        return guarded(context, answer)
 
     def Refuse(self, request: pb.RefuseRequest, context: grpc.ServicerContext) -> pb.RefuseReply:
         """The node takes no part (any more)."""
@@ -120,7 +104,7 @@ class Servicer(CoordinatorServicer):
             self._desk.refuse(request.node_id, request.plan_digest, request.reason)
             return pb.RefuseReply()
 
-        return _guarded(context, answer)
+        return guarded(context, answer)
 
     def NextWork(self, request: pb.NextWorkRequest, context: grpc.ServicerContext) -> pb.NextWorkReply:
         """What to do next; a bounded wait."""
@@ -134,17 +118,17 @@ class Servicer(CoordinatorServicer):
             gone = lambda: not context.is_active()  # noqa: E731
             return _work(self._desk.next_work(request.node_id, list(request.plan_digests), wait_s, gone))
 
-        return _guarded(context, answer)
+        return guarded(context, answer)
 
     def Download(self, request: pb.DownloadRequest, context: grpc.ServicerContext) -> Iterator[pb.Chunk]:
-        """A broadcast, from an offset."""
+        """A broadcast, or what queries are answered with, from an offset."""
 
         def start() -> Iterator[bytes]:
             self._gate.require_node(context, request.node_id)
             return self._desk.broadcast(request.node_id, request.digest, request.offset, self._limits.chunk_bytes)
 
-        pieces = _guarded(context, start)
-        while (piece := _guarded(context, lambda: next(pieces, None))) is not None:
+        pieces = guarded(context, start)
+        while (piece := guarded(context, lambda: next(pieces, None))) is not None:
             yield pb.Chunk(data=piece)
 
     def UploadOffset(self, request: pb.UploadOffsetRequest, context: grpc.ServicerContext) -> pb.UploadOffsetReply:
@@ -155,7 +139,7 @@ class Servicer(CoordinatorServicer):
             offset, complete = self._uploads.offset(request.key)
             return pb.UploadOffsetReply(offset=offset, complete=complete)
 
-        return _guarded(context, answer)
+        return guarded(context, answer)
 
     def Upload(self, request_iterator: Iterator[pb.UploadMessage], context: grpc.ServicerContext) -> pb.UploadReply:
         """A contribution: one header, then its bytes."""
@@ -170,7 +154,7 @@ class Servicer(CoordinatorServicer):
                 offset, complete = self._uploads.receive(key, first.header.offset, _pieces(request_iterator))
             return pb.UploadReply(offset=offset, complete=complete)
 
-        return _guarded(context, answer)
+        return guarded(context, answer)
 
     def _one_of_few(self, node: str, context: grpc.ServicerContext) -> _Held:
         with self._lock:
@@ -217,6 +201,8 @@ def _work(work: Work | None) -> pb.NextWorkReply:
         return pb.NextWorkReply(nothing=pb.Nothing())
     if work.ended is not None:
         ended = pb.Ended(plan_digest=work.ended.digest, state=_STATES[work.ended.phase], reason=work.ended.reason)
+        if work.published is not None:
+            ended.serving_digest, ended.serving_bytes = work.published.serving, work.published.serving_bytes
         return pb.NextWorkReply(ended=ended)
     assert work.slot is not None
     exchange = pb.Exchange(
@@ -229,21 +215,3 @@ def _work(work: Work | None) -> pb.NextWorkReply:
         deadline_unix_ms=work.deadline_ms,
     )
     return pb.NextWorkReply(exchange=exchange)
-
-
-def _guarded(context: grpc.ServicerContext, answer: Callable[[], T]) -> T:
-    """The answer; an error of ours becomes a status, and one that is nobody's says so without details."""
-    error: FedSecureError
-    try:
-        return answer()
-    except StoreError as fault:
-        _log.error("%s", fault)
-        error = WireError("the coordinator's store is out of order", hint="its operator must read its log; try later")
-    except FedSecureError as fault:
-        error = fault
-    except grpc.RpcError:  # the caller hung up
-        raise
-    except Exception:
-        _log.exception("a call failed")
-        error = FedSecureError("the coordinator failed", hint="its operator must read its log")
-    return to_status(context, error)

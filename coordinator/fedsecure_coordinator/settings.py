@@ -1,4 +1,4 @@
-"""``coordinator.toml``: where the coordinator listens, keeps its store, and what it allows a node to ask for."""
+"""``coordinator.toml``: where the coordinator listens, keeps its store, and what it allows its callers to ask for."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ CONFIG_NAME = "coordinator.toml"
 
 
 class LimitSettings(Settings):
-    """What a node may ask for.
+    """What a node or an analyst may ask for.
 
     ``max_wait_ms``: the longest a long poll waits. ``chunk_bytes``: size of a piece of a transfer. ``max_nodes``: nodes
-    served at once; it sizes the thread pool. ``clock_skew_s``: the most a node's clock may differ (seconds).
+    served at once, and ``max_analysts``: analysts; they size the thread pool, each its own share of it.
+    ``clock_skew_s``: the most a caller's clock may differ (seconds).
     """
 
     max_wait_ms: int = Field(20_000, ge=100, le=300_000)
     chunk_bytes: int = Field(1 << 20, ge=1024, le=3 << 20)
     max_nodes: int = Field(64, ge=1, le=1000)
+    max_analysts: int = Field(8, ge=1, le=100)
     clock_skew_s: int = Field(300, ge=1, le=86_400)
 
 

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fedsecure.locks import is_held
-from fedsecure_coordinator.journal import Journal
+from fedsecure_coordinator.journal import Journal, Served
 from fedsecure_coordinator.progress import runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings
 from fedsecure_coordinator.views import figures, run_view
@@ -24,11 +24,25 @@ REFRESH_SECONDS = 1.0
 
 def status_of(settings: CoordinatorSettings, journal: Journal) -> dict[str, Any]:
     """Everything, as JSON."""
+    running = is_held(settings.store)
+    published, served = journal.published(), journal.served() if running else []
     return {
         "federation": settings.federation,
         "listen": settings.listen,
-        "daemon": "running" if is_held(settings.store) else "stopped",
-        "runs": [run_view(journal, row) for row in journal.runs()],
+        "daemon": "running" if running else "stopped",
+        "runs": [
+            {**run_view(journal, row), "serving": _serving(row.digest, served) if row.digest in published else None}
+            for row in journal.runs()
+        ],
+    }
+
+
+def _serving(digest: str, served: list[Served]) -> dict[str, Any]:
+    """Node -> whether it asks for queries, and what became of those that it was asked since the daemon began."""
+    return {
+        row.node: {"reachable": row.reachable, "answered": row.answered, "unreachable": row.unreachable}
+        for row in served
+        if row.digest == digest
     }
 
 
@@ -49,6 +63,14 @@ def status_lines(status: dict[str, Any]) -> Iterator[str]:
         for entry in run["history"][-3:]:
             late = f"; too late: {', '.join(entry['stragglers'])}" if entry["stragglers"] else ""
             yield f"    round {entry['round']}: {figures(entry['metrics'])}{late}"
+        if run.get("serving") is not None:
+            who = [_serves(node, counts) for node, counts in run["serving"].items()]
+            yield f"    queries: {'; '.join(who) or 'nobody serves'}"
+
+
+def _serves(node: str, counts: dict[str, Any]) -> str:
+    there = "" if counts["reachable"] else " (away)"
+    return f"{node}{there}: {counts['answered']} answered, {counts['unreachable']} unreachable"
 
 
 def _waits_for(run: dict[str, Any]) -> str:
