@@ -10,6 +10,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure_node.cli import plans as cli_plans
+from fedsecure_node.cli import queries as cli_queries
 from fedsecure_node.cli import releases as cli_releases
 from fedsecure_node.cli.options import DirOption
 
@@ -132,6 +133,7 @@ app.command("refuse-plan")(cli_plans.refuse_plan)
 app.command("releases")(cli_releases.releases)
 app.command("release")(cli_releases.release)
 app.command("refuse")(cli_releases.refuse)
+app.command("queries")(cli_queries.queries)
 app.command("preview")(cli_releases.preview)
 app.command("verify-log")(cli_releases.verify_log)
 app.command("forget-log")(cli_releases.forget_log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,25 +12,31 @@ from fedsecure.errors import ConfigError
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
+    from fedsecure_node.log.chain import Record
     from fedsecure_node.log.releases import Release
 
-__all__ = ["forget_log", "preview", "refuse", "release", "releases", "verify_log"]
+__all__ = ["forget_log", "preview", "read_records", "refuse", "release", "releases", "verify_log"]
 
 IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, or at least 8 digits of its SHA-256.")]
 
 
 def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List every release, from the verified log."""
+    from fedsecure_node.log.queries import entries
     from fedsecure_node.log.releases import fold
 
-    found = fold(_records(folder)).values()
+    records = read_records(folder)
+    found = fold(records).values()
+    answers = sum(1 for query in entries(records) if query.answered)
     if as_json:
-        emit_json({"releases": [r.to_json() for r in found]})
+        emit_json({"releases": [r.to_json() for r in found], "answers": answers})
         return
     if not found:
         say("nothing was released")
     for item in found:
         say(f"{item.number:>5}  {item.time[:19]}Z  {_line(item)}  {item.words()}")
+    if answers:
+        say(f"besides, {answers} answers to queries left: fedsecure node queries")
 
 
 def _line(item: Release) -> str:
@@ -43,7 +49,8 @@ def _line(item: Release) -> str:
     )
 
 
-def _records(folder: Path) -> Any:
+def read_records(folder: Path) -> tuple[Record, ...]:
+    """All records of the node's log, verified. Raises ``ReleaseLogError``."""
     from fedsecure_node.assemble import open_log
     from fedsecure_node.settings import load_settings
     from fedsecure_node.store.store import Store
@@ -153,13 +160,18 @@ def verify_log(
                 "ok": True,
                 "records": len(found.records),
                 "releases": len(found.releases),
+                "answers": found.answers,
                 "head": found.records[-1].hash if found.records else None,
                 "identity": found.identity,
                 "forgotten": found.forgotten,
             }
         )
         return
-    say(f"{len(found.records)} records of {len(found.releases)} releases: whole, in order, signed by {found.identity}")
+    answers = f" and {found.answers} answers to queries" if found.answers else ""
+    say(
+        f"{len(found.records)} records of {len(found.releases)} releases{answers}: whole, in order, signed by "
+        f"{found.identity}"
+    )
     if found.forgotten:
         say(f"an earlier log was forgotten by {found.forgotten['by']}: {found.forgotten['reason']}")
 

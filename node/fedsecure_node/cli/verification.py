@@ -15,7 +15,8 @@ from typing import Any
 from fedsecure.crypto.signatures import identity_fingerprint, verify
 from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
-from fedsecure_node.log.chain import FORGOTTEN, Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.log.queries import entries
 from fedsecure_node.log.releases import Release, fold
 from fedsecure_node.store.snapshot import snapshot
 from fedsecure_node.store.store import HEAD_QUERY
@@ -35,6 +36,11 @@ class Verified:
     identity: str
 
     @property
+    def answers(self) -> int:
+        """How many answers to queries left."""
+        return sum(1 for query in entries(self.records) if query.answered)
+
+    @property
     def forgotten(self) -> dict[str, Any] | None:
         """What the first record says of a log before this one that was given up, if it does."""
         first = self.records[0] if self.records else None
@@ -42,8 +48,8 @@ class Verified:
 
 
 def verify_store(folder: Path, public_bytes: bytes) -> Verified:
-    """Check chain, signatures, order and end of the log, and that each release's bytes, and the policy that it was
-    checked against, are those that it names.
+    """Check chain, signatures, order and end of the log, and that each release's bytes, and the policy that it or an
+    answer to a query was checked against, are those that it names.
 
     Only reads, without any lock: a copy that may only be read will do, and a daemon may write meanwhile. Raises
     ``ReleaseLogError`` naming the record, ``ConfigError`` when there is no store, ``StoreError`` when it cannot be
@@ -55,10 +61,22 @@ def verify_store(folder: Path, public_bytes: bytes) -> Verified:
     found = _at_rest(path, lambda: _head(folder), partial(verify, public_bytes))
     releases = fold(found.records)
     for release in releases.values():
-        _check_file(release, folder / "releases" / f"{release.payload}.bin", release.payload, "its bytes")
-        policy = str(release.body["policy"])
-        _check_file(release, folder / "policies" / f"{policy}.toml", policy, "the policy it was checked against")
+        _check_file(
+            f"release {release.number}", folder / "releases" / f"{release.payload}.bin", release.payload, "its bytes"
+        )
+    for policy, named in _policies(found.records).items():
+        _check_file(named, folder / "policies" / f"{policy}.toml", policy, "the policy it was checked against")
     return Verified(found.records, releases, identity_fingerprint(public_bytes))
+
+
+def _policies(records: tuple[Record, ...]) -> dict[str, str]:
+    """SHA-256 of each policy that the log names -> the first release or answer that was checked against it."""
+    named: dict[str, str] = {}
+    for record in records:
+        if record.kind in ("release", PREDICTION):
+            what = "release" if record.kind == "release" else "query"
+            named.setdefault(str(record.body["policy"]), f"{what} {record.seq}")
+    return named
 
 
 def _at_rest(path: Path, head: Callable[[], Head | None], check: Verifier) -> Scan:
@@ -97,16 +115,16 @@ def _head(folder: Path) -> Head | None:
     return Head.from_json(row["value"]) if row else None
 
 
-def _check_file(release: Release, path: Path, digest: str, what: str) -> None:
+def _check_file(named: str, path: Path, digest: str, what: str) -> None:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ReleaseLogError(
-            f"release {release.number}: {what} cannot be read: {path}: {error.strerror}",
+            f"{named}: {what} cannot be read: {path}: {error.strerror}",
             hint="restore the file from a backup; the record itself is sound",
         ) from None
     if hashlib.sha256(data).hexdigest() != digest:
         raise ReleaseLogError(
-            f"release {release.number}: {path} is not what the log says: {what}",
+            f"{named}: {path} is not what the log says: {what}",
             hint="the file was damaged or changed after it was logged; restore it from a backup",
         )
