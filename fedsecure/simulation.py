@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
     from fedsecure.plan import Plan
 
-__all__ = ["RoundReport", "SimulationResult", "Simulator", "simulate"]
+__all__ = ["Evaluate", "RoundReport", "SimulationResult", "Simulator", "simulate"]
 
 #: What the simulation tells while it runs: (kind, round, exchange, node or "").
 Listener = Callable[[str, int, str, str], None]
@@ -78,6 +78,15 @@ class SimulationResult:
     local: Mapping[str, Tensors]
 
 
+#: The test of a round: the coordinator's state and each node's local state to metrics.
+Evaluate = Callable[[Tensors, Mapping[str, Tensors]], Mapping[str, float]]
+
+
+def _unmeasured(server: Tensors, local: Mapping[str, Tensors]) -> Mapping[str, float]:
+    """The default evaluation."""
+    return {}
+
+
 def _ignore(kind: str, round_: int, exchange: str, node: str) -> None:
     """The default listener."""
 
@@ -85,7 +94,8 @@ def _ignore(kind: str, round_: int, exchange: str, node: str) -> None:
 class Simulator:
     """One run in one process. Feed it to the end with ``for report in simulator.rounds()``.
 
-    ``data``: node id -> its records. ``evaluate``: the coordinator's test of the model's parameters after each round.
+    ``data``: node id -> its records. ``evaluate``: a test after
+    every ``evaluate_every``-th round and the last.
     ``clock``: seconds, monotonic; only for the ``seconds`` of the reports.
     """
 
@@ -95,13 +105,15 @@ class Simulator:
         method: Method,
         data: Mapping[str, Dataset],
         *,
-        evaluate: Callable[[Tensors], Mapping[str, float]] = lambda model: {},
+        evaluate: Evaluate = _unmeasured,
+        evaluate_every: int = 1,
         clock: Callable[[], float] = lambda: 0.0,
         device: str = "cpu",
         listen: Listener = _ignore,
     ) -> None:
         self.plan, self.method, self.data = plan, method, dict(sorted(data.items()))
         self._evaluate, self._clock, self._device, self._listen = evaluate, clock, device, listen
+        self._every = evaluate_every
         self.machine = RoundMachine.for_plan(plan, method.exchanges, nodes=tuple(self.data))
         self.server = method.init_server(server_seed(plan.seed))
         self.local = {node: Tensors() for node in self.data}
@@ -179,7 +191,8 @@ class Simulator:
 
     def _finish_round(self, round_: int) -> RoundReport:
         report = self._report
-        report.metrics = dict(self._evaluate(self.method.model(self.server)))
+        if (round_ + 1) % self._every == 0 or round_ + 1 == self.plan.rounds:
+            report.metrics = dict(self._evaluate(self.server, self.local))
         report.seconds = self._clock() - self._started
         self._report, self._started = RoundReport(round_ + 1), self._clock()
         return report
@@ -203,7 +216,7 @@ def simulate(
     method: Method,
     data: Mapping[str, Dataset],
     *,
-    evaluate: Callable[[Tensors], Mapping[str, float]] = lambda model: {},
+    evaluate: Evaluate = _unmeasured,
     clock: Callable[[], float] = lambda: 0.0,
     device: str = "cpu",
 ) -> SimulationResult:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["result_json", "simulate"]
 
+#: Metrics of a round on its line.
+_SHOWN = {"accuracy": "accuracy", "average_accuracy": "average", "routing_accuracy": "routing"}
+#: Metrics of a system, which ``result.json`` repeats as ``final_<name>``.
+_SYSTEM = ("system_accuracy", "average_accuracy", "routing_accuracy")
 #: node -> class name -> records
 Counts = dict[str, dict[str, int]]
 
@@ -61,10 +65,10 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
     from fedsecure.compute import prepare
     from fedsecure.data.check import check_dataset
     from fedsecure.data.partition import deal
-    from fedsecure.evaluation import evaluate
     from fedsecure.methods import build_method
     from fedsecure.plan import load_plan
     from fedsecure.simulation import Simulator
+    from fedsecure.system_metrics import measure
 
     plan, simulation = load_plan(path)
     if simulation is None:
@@ -80,11 +84,13 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
             raise DataError(f"node {node}: {error}", hint=error.hint) from None
     if not quiet:
         _introduce(plan, data, test, chosen)
+    method, sizes = build_method(plan), {node: len(dataset) for node, dataset in data.items()}
     simulator = Simulator(
         plan,
-        build_method(plan),
+        method,
         data,
-        evaluate=lambda model: evaluate(plan, model, test),
+        evaluate=lambda server, local: measure(plan, method, server, local, test, dealt.tests, sizes, device=chosen),
+        evaluate_every=simulation.evaluate_every,
         clock=time.monotonic,
         device=chosen,
     )
@@ -107,8 +113,9 @@ def _introduce(plan: Plan, data: dict[str, Dataset], test: Dataset, device: str)
 
 
 def _line(entry: dict[str, Any]) -> str:
+    known = [f"{words} {entry[key]:.4f}" for key, words in _SHOWN.items() if key in entry]
     return (
-        f"round {entry['round']}: accuracy {entry['accuracy']:.4f}, {entry['bytes_up']:,} bytes up, "
+        f"round {entry['round']}: {''.join(part + ', ' for part in known)}{entry['bytes_up']:,} bytes up, "
         f"{entry['bytes_down']:,} down, {entry['seconds']:.1f} s"
     )
 
@@ -116,7 +123,8 @@ def _line(entry: dict[str, Any]) -> str:
 def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dict[str, Any]:
     """The content of ``result.json``: ``final_accuracy`` is the last round's, ``best_accuracy`` the best round's
     (chosen on the test records, so it flatters; it stands here because the papers report it)."""
-    accuracies = [entry["accuracy"] for entry in rounds]
+    accuracies = [entry["accuracy"] for entry in rounds if "accuracy" in entry]
+    system = {f"final_{name}": rounds[-1][name] for name in _SYSTEM if rounds and name in rounds[-1]}
     return {
         "plan": plan.name,
         "plan_digest": plan.digest(),
@@ -126,6 +134,7 @@ def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dic
         "rounds": rounds,
         "final_accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(accuracies, default=None),
+        **system,
         "class_counts": counts,
         "guarantee": "none",
     }

@@ -168,7 +168,7 @@ class Simulation(Settings):
     records; without it ``test_fraction`` is held out: of ``data`` before it is dealt out (``holdout = "pooled"``), or
     of each node's own records (``"per_node"``).
     ``limit`` keeps only that many training records (drawn at random; with ``"per_node"``, training and test records
-    together), for quick trials.
+    together), for quick trials. The model is tested after every ``evaluate_every``-th round, and after the last.
     """
 
     data: AnySource | None = None
@@ -176,6 +176,7 @@ class Simulation(Settings):
     test_fraction: float = Field(0.2, gt=0, lt=1)
     holdout: Literal["pooled", "per_node"] = "pooled"
     limit: int | None = Field(None, ge=1)
+    evaluate_every: int = Field(1, ge=1)
     partition: AnyPartition
 
     @model_validator(mode="after")

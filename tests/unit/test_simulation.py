@@ -49,7 +49,7 @@ def data(seed: int = 0) -> dict[str, Dataset]:
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: "-".join(str(m[k]) for k in ("name", "sync") if k in m))
 def test_same_plan_same_bits_and_resumed_the_same_bits(method: dict[str, object]) -> None:
     p = plan(method)
-    whole = simulate(p, build_method(p), data(), evaluate=lambda model: {"n": float(len(model))})
+    whole = simulate(p, build_method(p), data(), evaluate=lambda server, local: {"n": float(len(server))})
     assert [r.round for r in whole.rounds] == [0, 1, 2]
     assert all(r.metrics["n"] > 0 for r in whole.rounds)
     assert simulate(p, build_method(p), dict(reversed(data().items()))).server == whole.server
