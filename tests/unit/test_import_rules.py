@@ -33,12 +33,27 @@ ALLOWED = {
     "policy": {"config", "files", "plan"},
     "data": {"config", "files", "plan", "randomness", "tensors"},
     "models": {"plan", "tensors", "method", "randomness"},
+    "mixture": set(),
     "condensation": {"models", "plan", "randomness", "tensors", "method", "data"},
-    "methods": {"method", "condensation", "models", "plan", "tensors", "randomness", "data", "privacy"},
+    "methods": {"method", "condensation", "mixture", "models", "plan", "tensors", "randomness", "data", "privacy"},
     "evaluation": {"data", "models", "plan", "tensors"},
+    "system_metrics": {"data", "evaluation", "method", "plan", "tensors"},
     "rounds": {"config", "plan"},
     "simulation": {"data", "evaluation", "method", "methods", "plan", "randomness", "rounds", "tensors"},
     "wire": {"method", "tensors", "crypto"},
+    "prediction": {"crypto", "method", "tensors", "wire"},
+    "analyst": {
+        "config",
+        "crypto",
+        "daemon_settings",
+        "data",
+        "files",
+        "method",
+        "plan",
+        "prediction",
+        "tensors",
+        "wire",
+    },
 }
 #: The floors of the node: each part imports those above it in this list and nothing below.
 NODE_FLOORS = (
@@ -51,6 +66,7 @@ NODE_FLOORS = (
     ("link",),
     ("work",),
     ("desk",),
+    ("serving",),
     ("daemon",),
     ("assemble",),
     ("cli",),
@@ -60,9 +76,9 @@ ROOTS = {"cli", "commands", "__main__", "__init__"}
 #: third-party package -> the only places that may import it.
 RESERVED = {
     "cryptography": {"fedsecure.crypto"},
-    "grpc": {"fedsecure.wire", "fedsecure_node", "fedsecure_coordinator"},
+    "grpc": {"fedsecure.wire", "fedsecure.analyst", "fedsecure_node", "fedsecure_coordinator"},
     "opacus": {"fedsecure.privacy"},
-    "socket": {"fedsecure_node", "fedsecure_coordinator", "fedsecure.commands"},
+    "socket": {"fedsecure.wire", "fedsecure_node", "fedsecure_coordinator", "fedsecure.commands"},
     "pickle": set(),
     "marshal": set(),
     "shelve": set(),
