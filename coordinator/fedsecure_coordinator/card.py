@@ -81,7 +81,7 @@ def _facts(plan: Plan, view: dict[str, Any], model: Tensors, guarantee: str) -> 
         "Submitted": view["submitted"],
         "Ended": view["ended"] or "-",
         "Guarantee": guarantee,
-        "Model": f"{_settings(plan.model.model_dump(mode='json'))}; "
+        "Model": f"{_settings(plan.model.model_dump(mode='json', exclude_none=True))}; "
         f"{sum(a.size for a in model.values()):,} parameters, {model.nbytes:,} bytes",
         "Records": _scaling(plan),
         "Model digest": f"`{model.digest()}`",

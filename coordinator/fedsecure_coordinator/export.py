@@ -61,7 +61,7 @@ def _metadata(plan: Plan, view: dict[str, Any]) -> dict[str, str]:
         "name": plan.name,
         "state": view["state"],
         "method": plan.method.name,
-        "model": as_json(plan.model.model_dump(mode="json")),
+        "model": as_json(plan.model.model_dump(mode="json", exclude_none=True)),
         "task": as_json(plan.task.model_dump(mode="json", exclude={"classes"})),
         "classes": as_json(list(plan.task.classes)),
     }
