@@ -2,7 +2,7 @@
 
 gRPC checks chain, dates, extended key usage and host name in the handshake; it knows nothing of federations, roles and
 revocation lists. Those are checked here, for every call on the coordinator's side by ``peer_identity``, and before a
-node's connection by its preflight, whose findings ``channel_credentials(pinned=…)`` binds to the connection.
+node or an analyst connects by the preflight, whose findings ``channel_credentials(pinned=…)`` binds to the connection.
 """
 
 from __future__ import annotations

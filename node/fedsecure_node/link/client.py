@@ -19,7 +19,7 @@ from fedsecure_node.egress import Cleared
 from fedsecure_node.link.queries import QueryClient
 from fedsecure_node.link.transfer import Backoff, await_call, check_stop
 
-__all__ = ["CHANNEL_OPTIONS", "CoordinatorClient", "Greeting"]
+__all__ = ["CoordinatorClient", "Greeting"]
 
 #: A control call is answered in this time or counts as lost (seconds); a long poll has its own wait on top.
 CALL_S = 30.0
@@ -28,18 +28,9 @@ TRANSFER_S = 60.0
 SLOWEST_LINE = 32 * 1024
 #: Tries of one transfer in a row without a single new byte; then the connection is made anew.
 TRIES = 4
-#: No plan list, and no chunk, comes near this size (bytes).
-MAX_MESSAGE = 32 << 20
 #: The coordinator's chunk size is taken within these bounds (bytes).
 MIN_CHUNK, MAX_CHUNK = 4096, 3 << 20
 MAX_REASON = 500
-CHANNEL_OPTIONS = [
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
-    ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-]
 
 
 @dataclass(frozen=True, slots=True)

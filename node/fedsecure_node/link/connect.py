@@ -1,4 +1,4 @@
-"""Dialling out: diagnose by name what could be wrong, open the mutual-TLS channel, greet, compare clocks."""
+"""The node's connection: dial out, greet, compare clocks."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import grpc
-
 from fedsecure.errors import ConfigError
 from fedsecure.files import exists
-from fedsecure.wire.credentials import TlsFiles, channel_credentials
-from fedsecure_node.link.client import CHANNEL_OPTIONS, CoordinatorClient
-from fedsecure_node.link.preflight import clock_skew, examine
+from fedsecure.wire.clock import clock_skew
+from fedsecure.wire.credentials import TlsFiles
+from fedsecure.wire.dialling import dial
+from fedsecure_node.link.client import CoordinatorClient
 from fedsecure_node.log.records import Destination
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store.store import now_ms
 
 __all__ = ["Link", "connect", "tls_files"]
-
-#: How long the diagnosis of a connection may take (seconds).
-DIAGNOSE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +40,7 @@ def connect(settings: NodeSettings, stop: threading.Event) -> Link:
     """Connect and greet. Raises ``WireError`` when trying again may help; ``CertificateError`` and the like name a
     cause that will not go away by itself."""
     files = tls_files(settings)
-    now = datetime.now(UTC)
-    peer = examine(settings.coordinator, files, federation=settings.federation, now=now, timeout=DIAGNOSE_S)
-    credentials = channel_credentials(files, now=now, pinned=peer.certificate)  # the very peer that was examined
-    channel = grpc.secure_channel(settings.coordinator, credentials, options=CHANNEL_OPTIONS)
+    channel, peer = dial(settings.coordinator, files, federation=settings.federation, now=datetime.now(UTC))
     client = CoordinatorClient(channel, settings.node, stop)
     try:
         greeting = client.hello(federation=settings.federation, now_ms=now_ms)

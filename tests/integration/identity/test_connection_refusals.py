@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from fedsecure.crypto import authority
 from fedsecure.errors import CertificateError, ConfigError, WireError
 from fedsecure.wire.credentials import TlsFiles, channel_credentials, own_identity, server_credentials
-from fedsecure_node.link.preflight import diagnose, examine, parse_address
+from fedsecure.wire.preflight import diagnose, examine, parse_address
 
 TIMEOUT = 10.0
 
