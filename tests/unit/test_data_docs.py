@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedsecure.config import Settings, validate
-from fedsecure.data.settings import AnySource, Simulation
+from fedsecure.data.settings import AnySource, DualHeterogeneityPartition, Simulation
 from fedsecure.data.torchvision_sets import CLASS_NAMES
 from fedsecure.plan.task import Task
 
@@ -37,10 +37,21 @@ def test_blocks_are_valid(text: str) -> None:
 
 def test_every_kind_of_source_and_partition_is_shown() -> None:
     blocks = [parse(text) for text in BLOCKS]
-    sources = [b.data for b in blocks if b.data] + [b.simulation.data for b in blocks if b.simulation]
+    dealt = [b.simulation.data for b in blocks if b.simulation and b.simulation.data]
+    sources = [b.data for b in blocks if b.data] + dealt
     assert {s.kind for s in sources} == {"folder", "npz", "csv", "digits", "torchvision"}
-    assert {b.simulation.partition.kind for b in blocks if b.simulation} == {"dirichlet", "column"}
+    kinds = {b.simulation.partition.kind for b in blocks if b.simulation}
+    assert kinds == {"dirichlet", "column", "sources", "dual-heterogeneity"}
     assert any(b.task for b in blocks)
+
+
+def test_the_defaults_of_dual_heterogeneity_are_those_shown() -> None:
+    shown = [
+        b.simulation.partition for b in map(parse, BLOCKS)
+        if b.simulation and isinstance(b.simulation.partition, DualHeterogeneityPartition)
+    ]  # fmt: skip
+    assert shown == [DualHeterogeneityPartition(kind="dual-heterogeneity")]
+    assert shown[0].model_fields_set == set(DualHeterogeneityPartition.model_fields)
 
 
 def test_the_named_sets_are_named() -> None:
