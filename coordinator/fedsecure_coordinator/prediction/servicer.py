@@ -191,7 +191,7 @@ class PredictionServicer(Base):
                     hint="serve the runs whose end told what to keep",
                 )
             if unknown is not None and self._quota.take((node, unknown)):
-                _log.warning("node %s offers to serve run %.12r, which it cannot: left out", node, unknown)
+                _log.warning("node %s offers to serve run %r, which it cannot: left out", node, unknown[:12])
             self._dispatcher.serve(node, runs, request.key)
             return pb.ServeReply()
 

@@ -11,13 +11,16 @@ import grpc
 import numpy as np
 import pytest
 
+from fedsecure.errors import DataError
 from fedsecure.method import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import PROTOCOL, encode_contribution, upload_key
 from fedsecure.wire.credentials import TlsFiles, channel_credentials
 from fedsecure.wire.status import from_rpc_error
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure.wire.v1 import prediction_pb2
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
+from fedsecure.wire.v1.prediction_pb2_grpc import PredictionStub
 from fedsecure_coordinator.daemon import Daemon
 from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.settings import load_settings
@@ -57,18 +60,46 @@ class VectorSum:
         return server
 
 
+class RoutedSum(VectorSum):
+    """The same, and records (2,) are routed: node number i scores i times the first value of a record."""
+
+    nodes = ("a", "b", "c")
+
+    def routing_schema(self):
+        return Schema((), (TensorSpec("w", "float64", (SIZE,), -1e9, 1e9, "the sum"),))
+
+    def routing(self, server):
+        return Tensors({"w": server["total"]})
+
+    def serving_schema(self):
+        return self.broadcast_schema("one")
+
+    def serving(self, server):
+        return server
+
+    def route(self, routing, x, *, device="cpu"):
+        if x.shape[1:] != (2,) or not np.isfinite(x).all():
+            raise DataError(f"tensor x: records of shape {list(x.shape[1:])} where [2] is due, or not finite")
+        return x[:, :1].astype(np.float64) * np.arange(3.0)
+
+    def predict(self, node, serving, local, x, *, device="cpu"):
+        raise NotImplementedError
+
+
 class Caller:
-    """A node as the wire sees it. Errors come back as the errors of ours that they were."""
+    """A node or an analyst as the wire sees it. Errors come back as the errors of ours that they were."""
 
     def __init__(self, name, folder, port, options=()):
         self.name = name
         credentials = channel_credentials(TlsFiles.in_folder(folder), now=datetime.now(UTC))
         self.channel = grpc.secure_channel(f"localhost:{port}", credentials, options=options)
-        self._stub = CoordinatorStub(self.channel)
+        self._stub, self.predictions = CoordinatorStub(self.channel), PredictionStub(self.channel)
 
     def call(self, method, request, timeout=20):
         try:
-            return getattr(self._stub, method)(request, timeout=timeout)
+            return getattr(self._stub if hasattr(self._stub, method) else self.predictions, method)(
+                request, timeout=timeout
+            )
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
 
@@ -114,6 +145,46 @@ class Caller:
         data, key = self.sealed(digest, contribution, round_=round_)
         return self.upload(key, data)
 
+    # Routed prediction ------------------------------------------------------------------------------------------------
+    def hello_analyst(self, *, protocol=PROTOCOL, skew_ms=0):
+        now = time.time_ns() // 1_000_000 + skew_ms
+        request = prediction_pb2.HelloAnalystRequest(analyst_id=self.name, version="t", protocol=protocol, unix_ms=now)
+        return self.call("HelloAnalyst", request)
+
+    def models(self):
+        return self.call("ListModels", prediction_pb2.ListModelsRequest(analyst_id=self.name)).models
+
+    def routing(self, digest, offset=0):
+        request = prediction_pb2.DownloadRoutingRequest(analyst_id=self.name, plan_digest=digest, offset=offset)
+        try:
+            return b"".join(chunk.data for chunk in self.predictions.DownloadRouting(request, timeout=20))
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from None
+
+    def ask(self, digest, node, sealed=b"sealed", *, wait_ms=10_000):
+        request = prediction_pb2.AskSealedRequest(
+            analyst_id=self.name, plan_digest=digest, node_id=node, sealed=sealed, wait_ms=wait_ms
+        )
+        return self.call("AskSealed", request).sealed
+
+    def ask_plain(self, digest, query, *, rank=0, scores=False, wait_ms=10_000):
+        request = prediction_pb2.AskPlainRequest(
+            analyst_id=self.name, plan_digest=digest, query=query, rank=rank, scores=scores, wait_ms=wait_ms
+        )
+        return self.call("AskPlain", request)
+
+    def serve(self, *digests, key=None):
+        made = prediction_pb2.SignedStatement(label="node-query-key", body=b"b", certificate=b"c", signature=b"s")
+        return self.call("Serve", prediction_pb2.ServeRequest(node_id=self.name, plan_digests=digests, key=key or made))
+
+    def next_query(self, *, wait_ms=10_000):
+        request = prediction_pb2.NextQueryRequest(node_id=self.name, wait_ms=wait_ms)
+        reply = self.call("NextQuery", request)
+        return reply.query if reply.WhichOneof("what") == "query" else None
+
+    def answer(self, query_id, **form):
+        return self.call("Answer", prediction_pb2.AnswerRequest(node_id=self.name, query_id=query_id, **form))
+
 
 def give(value=1.0, labels=(0, 1), **tensors):
     summed = {"x": np.full(SIZE, value, np.float32)}
@@ -133,6 +204,8 @@ def enrolled(federation_of, tmp_path_factory):
     enrol("coordinator", "coordinator", ("localhost", "127.0.0.1"))
     for name in "abc":
         enrol(name)
+    for name in ("anna", "bert"):
+        enrol(name, "analyst")
     return SimpleNamespace(root=root, ca=made.ca, enrol=enrol)
 
 
@@ -161,7 +234,8 @@ def live(enrolled, coordinator_folder, sum_plan):
             return daemon
 
         def caller(name, folder=None, **options):
-            made = Caller(name, folder or enrolled.root / f"node-{name}", state.daemon.port, **options)
+            role = "analyst" if (enrolled.root / f"analyst-{name}").exists() else "node"
+            made = Caller(name, folder or enrolled.root / f"{role}-{name}", state.daemon.port, **options)
             stack.callback(made.channel.close)
             return made
 
@@ -177,6 +251,20 @@ def live(enrolled, coordinator_folder, sum_plan):
                 assert time.monotonic() < end, "it did not happen in time"
                 time.sleep(0.02)
 
+        def complete(plan):
+            """A run of a ``RoutedSum``, trained; returns its digest."""
+            digest = submit(plan)
+            nodes = [caller(name) for name in "abc"]
+            for node in nodes:
+                node.join(digest)
+            for round_ in range(2):
+                for node in nodes:
+                    node.work(digest)
+                    node.contribute(digest, round_=round_)
+            until(lambda: digest in state.daemon.registry.ended())
+            return digest
+
+        state.routed, state.complete = RoutedSum, complete
         state.start, state.caller, state.submit, state.until = start, caller, submit, until
         state.stop = lambda: state.daemon.__exit__(None, None, None)
         yield state
