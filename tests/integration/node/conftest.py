@@ -84,6 +84,9 @@ class Script(CoordinatorServicer):
         self.chunk = 4096
         self.before_upload: Callable[[], None] = lambda: None
 
+    def register(self, server: grpc.Server) -> None:
+        add_CoordinatorServicer_to_server(self, server)
+
     # what a test sets up
 
     def offer(self, plan: Plan) -> None:
@@ -287,7 +290,7 @@ def site(identities: Path, script: Script, tmp_path: Path) -> Iterator[Site]:
 
     files = TlsFiles.in_folder(identities / "coordinator")
     server = grpc.server(ThreadPoolExecutor(8))
-    add_CoordinatorServicer_to_server(script, server)
+    script.register(server)
     port = server.add_secure_port("127.0.0.1:0", server_credentials(files, now=datetime.now(UTC)))
     server.start()
     folder = tmp_path / "node"
@@ -311,6 +314,13 @@ def plan_of() -> Callable[..., Plan]:
         methods = {
             "fedavg": {"name": "fedavg", "local_steps": 2, "batch": 8},
             "fedaf": {"name": "fedaf", "ipc": 2, "steps": 2},
+            "fedspm": {
+                "name": "fedspm",
+                "components": 2,
+                "predict": {"steps": 1, "batch": 8},
+                "route": {"steps": 1, "batch": 8},
+                "router": {"name": "mlp", "hidden": [4]},
+            },
         }
         raw = {
             "format": 1,

@@ -1,0 +1,335 @@
+"""Queries at the node: who may ask, in which form, how fresh and how many; every fault has its name, and what is
+answered or refused is in the log before it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from fedsecure.crypto.sealing import SealingKey, seal
+from fedsecure.errors import (
+    CertificateError,
+    DataError,
+    NodeUnreachable,
+    PolicyError,
+    RemoteProtocolError,
+)
+from fedsecure.prediction.queries import query_info
+from fedsecure.wire.v1 import prediction_pb2 as pb
+from fedsecure_node.serving import answering
+from fedsecure_node.serving.admission import Nonces
+
+
+def kinds(serving):
+    return [r.kind for r in serving.records]
+
+
+def refusal(serving):
+    """The reason that the log gives for its last record, which is a refusal."""
+    last = serving.records[-1]
+    assert last.kind == "prediction-refused"
+    return last.body
+
+
+def test_an_answer_is_the_methods_own_and_in_the_log_before_it_leaves(serving):
+    x = serving.x(3)
+    asked, reply = serving.asked(x)
+    sent = serving.answerer.answer(serving.relayed(asked), serving.link)
+    got = serving.opened(sent, asked, reply, x)
+    weight = 0.5 + 4.0
+    e = np.exp(x.reshape(3, -1)[:, :3] * weight)
+    np.testing.assert_allclose(got.probabilities, e / e.sum(axis=1, keepdims=True), rtol=1e-5)
+    (record,) = serving.records
+    body = record.body
+    assert record.kind == "prediction"
+    assert (body["analyst"], body["records"], body["form"]) == ("dr-weber", 3, "sealed")
+    assert body["query"] == asked.digest
+    assert body["plan"] == {"digest": serving.node.plan.digest(), "name": "toy", "method": "fedaf"}
+    assert body["certificate"].startswith("SHA256:")
+    assert body["guarantee"] == {"label": "none"}
+    assert body["destination"] == {"address": "localhost:1", "certificate": "SHA256:aa"}
+    assert body["policy"] == hashlib.sha256(serving.node.settings.policy.read_bytes()).hexdigest()
+    from fedsecure.prediction.queries import answer_info
+
+    opened = reply.open(sent.sealed, answer_info(asked.digest))
+    assert body["answer"] == {"sha256": hashlib.sha256(opened).hexdigest(), "bytes": len(opened)}
+    assert str(x.ravel()[0]) not in serving.out.getvalue()
+
+
+def test_a_log_that_cannot_be_written_lets_nothing_leave(serving, monkeypatch):
+    from fedsecure.errors import StoreError
+
+    def full(*_, **__):
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(serving.log, "append", full)
+    with pytest.raises(StoreError, match="disk full"):
+        serving.ask()
+    with pytest.raises(StoreError, match="disk full"):
+        serving.ask(np.full((1, 1, 8, 8), np.nan, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (np.zeros((1, 8, 8), np.float32), r"tensor x: shape"),
+        (np.zeros((1, 1, 8, 9), np.float32), r"tensor x: shape \[1, 1, 8, 9\] where \[1, 1, 8, 8\]"),
+        (np.zeros((0, 1, 8, 8), np.float32), "tensor x"),
+        (np.full((1, 1, 8, 8), np.nan, np.float32), "tensor x: 64 of 64 values are not finite"),
+        (np.full((1, 1, 8, 8), 1.5, np.float32), r"tensor x: values 1.5..1.5 outside 0..1"),
+        (np.full((1, 1, 8, 8), -0.1, np.float32), "tensor x: values"),
+    ],
+)
+def test_wrong_records_are_named_and_never_reach_the_model(serving, x, says):
+    with pytest.raises(DataError, match="hospital-a: .*" + says):
+        serving.ask(x)
+    assert serving.method.predicted == 0
+    assert refusal(serving)["error"] == "DataError"
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x07", b"{}" * 40])
+def test_records_that_are_no_tensors_are_a_fault_of_the_data(serving, monkeypatch, junk):
+    from fedsecure.tensors import Tensors
+
+    monkeypatch.setattr(Tensors, "to_bytes", lambda self: junk)
+    asked, reply = serving.asked()
+    relayed = serving.relayed(asked)
+    monkeypatch.undo()
+    with pytest.raises(DataError):
+        serving.opened(serving.answerer.answer(relayed, serving.link), asked, reply, serving.x())
+    assert refusal(serving)["records"] == 0
+
+
+def test_who_is_not_named_may_not_ask(serving):
+    with pytest.raises(PolicyError, match=r"prediction.analysts: .* dr-moss"):
+        serving.ask(analyst="dr-moss")
+    assert refusal(serving)["rule"] == "prediction.analysts"
+    serving.policy(analysts=False)
+    with pytest.raises(PolicyError, match=r"prediction.analysts: .* dr-weber"):
+        serving.ask()
+    assert serving.method.predicted == 0
+
+
+def test_the_policy_is_read_for_every_query(serving):
+    serving.ask()
+    serving.policy(analysts=False)
+    with pytest.raises(PolicyError, match="prediction.analysts"):
+        serving.ask()
+    serving.node.settings.policy.write_text("format = 1\nnonsense")
+    with pytest.raises(NodeUnreachable, match="reason of its own"):
+        serving.ask()
+    assert "nonsense" in refusal(serving)["reason"] or "policy.toml" in refusal(serving)["reason"]
+    serving.policy()
+    serving.ask()
+
+
+def test_the_plain_form_only_where_the_policy_says_so(serving):
+    with pytest.raises(PolicyError, match="prediction.coordinator_routed"):
+        serving.ask(plain=True)
+    serving.policy(plain="true")
+    serving.ask(plain=True)
+    last = serving.records[-1]
+    assert (last.kind, last.body["form"]) == ("prediction", "plain")
+
+
+def test_too_many_records_in_a_query(serving):
+    serving.policy(per_query=3)
+    serving.ask(serving.x(3))
+    with pytest.raises(PolicyError, match=r"prediction.max_records_per_query: 4 records \(allowed: <= 3\)"):
+        serving.ask(serving.x(4))
+
+
+def test_the_hourly_limit_is_counted_from_the_log_and_survives_a_restart(serving, make_answerer):
+    serving.policy(per_hour=5)
+    serving.ask(serving.x(3))
+    with pytest.raises(PolicyError, match="prediction.max_records_per_hour: 3 records after 3 of analyst dr-weber"):
+        serving.ask(serving.x(3))
+    again = make_answerer()
+    with pytest.raises(PolicyError, match="prediction.max_records_per_hour: 3 records after 3"):
+        again.ask(again.x(3))
+    again.ask(again.x(2))
+    with pytest.raises(PolicyError, match="prediction.max_records_per_hour: 1 records after 5"):
+        again.ask(again.x(1))
+
+
+def test_a_query_is_answered_once_also_after_a_restart(serving, make_answerer):
+    serving.policy(plain="true")
+    asked, reply = serving.asked(plain=True)
+    x = serving.x()
+    serving.opened(serving.answerer.answer(serving.relayed(asked, plain=True), serving.link), asked, reply, x)
+    with pytest.raises(RemoteProtocolError, match="came a second time"):
+        serving.opened(serving.answerer.answer(serving.relayed(asked, plain=True), serving.link), asked, reply, x)
+    again = make_answerer()
+    with pytest.raises(RemoteProtocolError, match="came a second time"):
+        again.opened(again.answerer.answer(again.relayed(asked, plain=True), again.link), asked, reply, x)
+    assert kinds(serving).count("prediction") == 1
+
+
+def test_a_sealed_query_that_comes_again_is_refused(serving):
+    asked, reply = serving.asked()
+    relayed = serving.relayed(asked)
+    serving.opened(serving.answerer.answer(relayed, serving.link), asked, reply, serving.x())
+    with pytest.raises(RemoteProtocolError, match="came a second time"):
+        serving.opened(serving.answerer.answer(relayed, serving.link), asked, reply, serving.x())
+
+
+@pytest.mark.parametrize(("off", "says"), [(-301_000, "301 s back"), (301_500, "301 s ahead")])
+def test_stale_queries_are_refused_by_the_coordinators_clock(serving, off, says):
+    import time
+
+    at = time.time_ns() // 1_000_000 + off
+    with pytest.raises(RemoteProtocolError, match=says[:3]):
+        serving.ask(now_ms=at)
+    assert says.split()[-1] in refusal(serving)["reason"]
+    from dataclasses import replace
+
+    serving.link = replace(serving.link, clock_ms=off)  # our own clock is the wrong one
+    serving.ask(now_ms=at, relay={"deadline_unix_ms": at + 9_000})
+
+
+def test_a_query_nobody_waits_for_any_more_is_left_alone(serving):
+    asked, _ = serving.asked()
+    assert serving.answerer.answer(serving.relayed(asked, deadline_unix_ms=1), serving.link) is None
+    assert serving.records == ()
+
+
+def answer(serving, relayed):
+    """What the coordinator gets for a query that could not be opened or verified: a refusal that it can read."""
+    sent = serving.answerer.answer(relayed, serving.link)
+    assert sent.WhichOneof("form") == "plain"
+    assert serving.records == ()
+    assert serving.method.predicted == 0
+    return sent.plain.refusal
+
+
+def test_sealed_to_another_key(serving):
+    asked, _ = serving.asked()
+    told = answer(serving, serving.relayed(asked, public=SealingKey.generate().public))
+    assert told.error == "RemoteProtocolError"
+    assert "does not have (any more)" in told.message
+
+
+def test_sealed_for_another_node_or_run(serving):
+    asked, _ = serving.asked()
+    body, key = asked.statement.SerializeToString(), serving.answerer.public_key
+    for info in (query_info(serving.node.plan.digest(), "hospital-b"), query_info("0" * 64, "hospital-a")):
+        told = answer(serving, serving.relayed(asked, sealed=seal(key, body, info)))
+        assert "does not have (any more)" in told.message
+
+
+def test_signed_for_another_node_run_or_analyst(serving):
+    for changes, relay, says in (
+        ({"node": "hospital-b"}, {}, "is signed for node 'hospital-b'"),
+        ({"run": "0" * 64}, {}, "is signed for run"),
+        ({"analyst": "dr-moss", "signer": "dr-weber"}, {}, "is signed for analyst 'dr-moss'"),
+    ):
+        asked, _ = serving.asked(**changes)
+        assert says in answer(serving, serving.relayed(asked, **relay)).message
+
+
+def test_a_plain_query_may_name_no_node(serving):
+    serving.policy(plain="true")
+    asked, _ = serving.asked()
+    assert "is signed for node" in answer(serving, serving.relayed(asked, plain=True)).message
+
+
+@pytest.mark.parametrize(
+    ("signer", "analyst", "says"),
+    [
+        ("dr-moss", "dr-weber", "another's name"),
+        ("hospital-b", "dr-weber", "wrong role"),
+        ("dr-gone", "dr-gone", "revoked"),
+    ],
+)
+def test_certificates_that_will_not_do(serving, signer, analyst, says):
+    asked, _ = serving.asked(signer=signer, analyst=analyst)
+    told = answer(serving, serving.relayed(asked, analyst_id=analyst))
+    assert told.error == CertificateError.__name__
+    assert says in told.message
+
+
+def test_a_changed_query_is_nobodys(serving):
+    asked, _ = serving.asked()
+    asked.statement.body += b"\x00"
+    assert answer(serving, serving.relayed(asked)).error == "CertificateError"
+    sealed = seal(serving.answerer.public_key, b"\xff\xff", query_info(serving.node.plan.digest(), "hospital-a"))
+    assert "no signed query" in answer(serving, serving.relayed(asked, sealed=sealed)).message
+
+
+def test_a_run_without_a_model_here(serving):
+    serving.node.store.database.write("DELETE FROM serving")
+    with pytest.raises(NodeUnreachable, match="has no model of run"):
+        serving.ask()
+
+
+def test_a_run_that_the_institution_took_back(serving):
+    serving.node.store.plans.decide(serving.node.plan.digest(), "refused", by="x", reason="", now_ms=9)
+    with pytest.raises(PolicyError, match="the institution does not allow it"):
+        serving.ask()
+    serving.node.store.plans.decide(serving.node.plan.digest(), "approved", by="x", reason="", now_ms=9)
+    text = serving.node.settings.policy.read_text().replace('["fedaf", "fedavg"]', '["fedavg"]')
+    serving.node.settings.policy.write_text(text)
+    with pytest.raises(PolicyError, match=r"rule plans.methods\)$"):
+        serving.ask()
+    assert "fedaf (allowed: fedavg)" in refusal(serving)["reason"]
+
+
+def test_damaged_files_are_the_nodes_affair(serving):
+    folder = serving.node.settings.store / "serving"
+    (path,) = folder.glob("*.safetensors")
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(NodeUnreachable, match="cannot read its model") as caught:
+        serving.ask()
+    assert str(folder) not in str(caught.value)
+    assert str(path) in refusal(serving)["reason"]
+
+
+def test_a_fault_of_the_method_is_logged_and_not_told(serving, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("secret inside")
+
+    monkeypatch.setattr(serving.method, "predict", broken)
+    with pytest.raises(NodeUnreachable) as caught:
+        serving.ask()
+    assert "secret" not in str(caught.value)
+    assert "secret inside" in refusal(serving)["reason"]
+
+
+def test_refusals_cannot_fill_the_disk(serving, monkeypatch):
+    for _ in range(9):
+        with pytest.raises(PolicyError):
+            serving.ask(analyst="dr-moss")
+    assert kinds(serving) == ["prediction-refused"] * answering.REFUSALS_A_MINUTE
+    with pytest.raises(DataError):
+        serving.ask(np.full((1, 1, 8, 8), np.nan, np.float32))  # another analyst has minutes of its own
+    assert len(serving.records) == answering.REFUSALS_A_MINUTE + 1
+    later = answering.now_ms() + 61_000
+    monkeypatch.setattr(answering, "now_ms", lambda: later)
+    with pytest.raises(PolicyError):
+        serving.ask(analyst="dr-moss", now_ms=later, relay={"deadline_unix_ms": later + 1})
+    assert refusal(serving)["unlogged"] == 9 - answering.REFUSALS_A_MINUTE
+
+
+def test_nonces_are_kept_as_long_as_they_matter_and_no_more_than_fit():
+    clock = [0.0]
+    nonces = Nonces(lambda: clock[0], limit=2)
+    nonces.take("a", b"1")
+    nonces.take("b", b"1")
+    with pytest.raises(RemoteProtocolError, match="second time"):
+        nonces.take("a", b"1")
+    with pytest.raises(RemoteProtocolError, match="too many queries"):
+        nonces.take("a", b"2")
+    clock[0] = 599.0
+    with pytest.raises(RemoteProtocolError, match="second time"):
+        nonces.take("a", b"1")
+    clock[0] = 600.0
+    nonces.take("a", b"1")
+
+
+def test_an_outcome_is_never_empty(serving):
+    asked, _ = serving.asked()
+    sent = serving.answerer.answer(serving.relayed(asked), serving.link)
+    assert isinstance(sent, pb.AnswerRequest)
+    assert len(sent.sealed) > 48
