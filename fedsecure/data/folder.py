@@ -19,13 +19,14 @@ from fedsecure.data.files import check_memory, own_name, readable, require_folde
 from fedsecure.data.image import Wanted, read_image
 from fedsecure.data.records import labelled
 from fedsecure.errors import DataError
+from fedsecure.tensors import Array
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
     from fedsecure.data.settings import FolderSource
     from fedsecure.plan.task import Task
 
-__all__ = ["load_folder"]
+__all__ = ["load_folder", "load_pictures"]
 
 #: Left behind by file managers, not by people. Names that begin with a dot are passed over too.
 LEFT_BEHIND = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "$recycle.bin"})
@@ -42,24 +43,49 @@ def load_folder(source: FolderSource, task: Task) -> Dataset:
     Raises ``DataError`` naming the file or folder: unknown class folders, files that are no pictures, damaged, of
     another size, links that lead out of the folder, pictures outside a class folder.
     """
-    if task.kind != "image" or task.shape[0] not in (1, 3, 4):
-        raise DataError(
-            f"{shown(source.path)}: picture files have 1, 3 or 4 channels, and the plan's records have shape "
-            f"{list(task.feature_shape)}",
-            hint="store such records in an .npz",
-        )
+    wanted = _wanted(task, source.path, resize=source.resize, grey=source.grey)
     require_folder(source.path)
     with readable(source.path):
         root = source.path.resolve(strict=True)
     names = ClassNames(source.classes, source.ignore, task.classes, shown(source.path))
     folders = _class_folders(source.path, root, names)
     files = [(file, i) for folder, i in folders for file in _pictures(folder, root, names, MAX_DEPTH)]
-    check_memory(shown(source.path), len(files), task.shape)
-    wanted = Wanted(task.shape, source.resize, source.grey)
-    x = np.empty((len(files), *task.shape), dtype=np.float32)  # (n, channels, H, W)
-    for row, (file, _) in enumerate(files):
-        x[row] = read_image(file, wanted)
+    x = _read(source.path, [file for file, _ in files], wanted)
     return labelled(shown(source.path), x, np.asarray([i for _, i in files], dtype=np.int64), task)
+
+
+def load_pictures(path: Path, task: Task, *, resize: bool, grey: bool) -> tuple[Array, list[Path]]:
+    """Pictures without labels, float32 (n, channels, H, W), and their files: one picture, or all of a folder in the
+    order of their paths, whatever its sub-folders are named. Raises as ``load_folder`` does, but for class folders."""
+    wanted = _wanted(task, path, resize=resize, grey=grey)
+    files = [path]
+    with readable(path):
+        folder = path.is_dir()
+    if folder:
+        with readable(path):
+            root = path.resolve(strict=True)
+        files = list(_pictures(path, root, None, MAX_DEPTH))
+        if not files:
+            raise DataError(f"{shown(path)}: holds no pictures", hint="check the path")
+    return _read(path, files, wanted), files
+
+
+def _wanted(task: Task, path: Path, *, resize: bool, grey: bool) -> Wanted:
+    if task.kind != "image" or task.shape[0] not in (1, 3, 4):
+        raise DataError(
+            f"{shown(path)}: picture files have 1, 3 or 4 channels, and the plan's records have shape "
+            f"{list(task.feature_shape)}",
+            hint="store such records in an .npz",
+        )
+    return Wanted(task.shape, resize, grey)
+
+
+def _read(where: Path, files: list[Path], wanted: Wanted) -> Array:
+    check_memory(shown(where), len(files), wanted.shape)
+    x = np.empty((len(files), *wanted.shape), dtype=np.float32)  # (n, channels, H, W)
+    for row, file in enumerate(files):
+        x[row] = read_image(file, wanted)
+    return x
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -113,16 +139,16 @@ def _class_folders(given: Path, root: Path, names: ClassNames) -> list[tuple[Pat
     return [(p, i) for p, i in zip(folders, indices, strict=True) if i != IGNORED]
 
 
-def _pictures(folder: Path, root: Path, names: ClassNames, depth: int) -> Iterator[Path]:
+def _pictures(folder: Path, root: Path, names: ClassNames | None, depth: int) -> Iterator[Path]:
     """Every file below a class folder. A nested folder (a patient, a visit) belongs to the class, unless it bears a
-    class's name."""
+    class's name. Without ``names`` there are no classes."""
     if depth == 0:
         raise DataError(f"{shown(folder)}: folders nested more than {MAX_DEPTH} deep")
     for path in _entries(folder):
         if not _is_folder(path, root):
             yield path
             continue
-        if names.index(own_name(path)) != UNKNOWN:
+        if names is not None and names.index(own_name(path)) != UNKNOWN:
             raise DataError(
                 f"{shown(path)}: a folder named as a class, inside another class's folder", hint="move it one level up"
             )

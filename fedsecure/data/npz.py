@@ -17,16 +17,18 @@ import numpy as np
 
 from fedsecure.data.classes import ClassNames
 from fedsecure.data.files import check_memory, listed, readable, require_file, shown
-from fedsecure.data.records import labelled, require_shape
+from fedsecure.data.records import from_bytes, labelled, require_shape
 from fedsecure.errors import DataError
 from fedsecure.tensors import Array
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fedsecure.data.dataset import Dataset
     from fedsecure.data.settings import NpzSource
     from fedsecure.plan.task import Task
 
-__all__ = ["declared_images", "load_npz"]
+__all__ = ["declared_images", "load_npz", "load_records"]
 
 #: What a damaged archive makes the standard library raise.
 _BROKEN = (
@@ -77,6 +79,22 @@ def load_npz(source: NpzSource, task: Task) -> Dataset:
     except _BROKEN:
         raise _not_whole(where) from None
     return labelled(where, _checked_values(x, x_head.name, task, where), index, task)
+
+
+def load_records(path: Path, task: Task, name: str = "x") -> Array:
+    """Records without labels, float32 (n, *shape), n >= 1, from array ``name`` of an archive. Raises as ``load_npz``."""
+    where = shown(path)
+    require_file(path)
+    try:
+        with readable(path), zipfile.ZipFile(path) as archive:
+            head = _declared(archive, name, where)
+            _check_records(head, task, where)
+            x = _checked_values(_read(archive, head, where), name, task, where)  # (n, *shape)
+    except _BROKEN:
+        raise _not_whole(where) from None
+    if not len(x):
+        raise DataError(f"{where}: array '{shown(name)}' holds no records")
+    return (from_bytes(x) if x.dtype == np.uint8 else x).reshape(len(x), *task.feature_shape)
 
 
 def declared_images(source: NpzSource) -> tuple[int, int, int] | None:

@@ -20,13 +20,14 @@ from fedsecure.data.files import check_memory, listed, shown
 from fedsecure.data.records import labelled
 from fedsecure.errors import DataError
 from fedsecure.plan.task import CategoricalColumn, TableTask
+from fedsecure.tensors import Array
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
     from fedsecure.data.settings import CsvSource
     from fedsecure.plan.task import Task
 
-__all__ = ["load_table", "load_table_by"]
+__all__ = ["load_rows", "load_table", "load_table_by"]
 
 #: Faults named in one message; the rest are counted.
 MOST_FAULTS = 3
@@ -73,27 +74,50 @@ def load_table_by(source: CsvSource, task: Task, column: str) -> tuple[Dataset, 
     return _load(source, task, column)
 
 
-def _load(source: CsvSource, task: Task, group: str | None) -> tuple[Dataset, list[str]]:
+def load_rows(source: CsvSource, task: Task) -> tuple[Array, list[int]]:
+    """Rows without labels, float32 (n, features), and the line of the file that each begins in; ``source.label`` is not
+    looked at. Raises as ``load_table`` does, but for labels."""
+    table, task, cells = _open(source, task)
+    reading, lines = _Reading(), []
+    for line, row in rows(table):
+        if _read_row(reading, line, row, table, cells):
+            lines.append(line)
+        if len(lines) % _MEMORY_STEP == 0:
+            check_memory(table.where, len(lines), task.feature_shape)
+    _raise_faults(reading, table, task)
+    if not lines:
+        raise DataError(f"{table.where}: holds no records", hint="check the path")
+    return _features(reading, task), lines
+
+
+def _open(source: CsvSource, task: Task) -> tuple[Table, TableTask, list[_Cell]]:
     if not isinstance(task, TableTask):
         raise DataError(f"{shown(source.path)}: a table, but the plan's records are pictures")
     feature_bounds(task)
     table = open_table(source.path, source.encoding, source.delimiter)
+    return table, task, _cells(source, task, table)
+
+
+def _features(reading: _Reading, task: TableTask) -> Array:
+    return np.frombuffer(reading.features, dtype=np.float32).reshape(-1, *task.feature_shape).copy()  # (n, features)
+
+
+def _load(source: CsvSource, task: Task, group: str | None) -> tuple[Dataset, list[str]]:
+    table, task, cells = _open(source, task)
     names = ClassNames(source.classes, source.ignore, task.classes, table.where)
-    cells = _cells(source, task, table)
     label = _label_position(source, table, cells)
     grouped = None if group is None else table.position(group, "simulation.partition.column")
     reading = _Reading()
     missing = frozenset(token.strip() for token in source.missing)
     for line, row in rows(table):
-        _read_row(reading, line, row, table, names, cells, label)
+        _read_labelled(reading, line, row, table, names, cells, label)
         if grouped is not None and len(reading.index) > len(reading.groups):
             _read_group(reading, line, row[grouped], missing, str(group))
         if len(reading.index) % _MEMORY_STEP == 0:
             check_memory(table.where, len(reading.index), task.feature_shape)
     _raise_faults(reading, table, task)
-    x = np.frombuffer(reading.features, dtype=np.float32).reshape(-1, *task.feature_shape).copy()  # (n, features)
     y = np.frombuffer(reading.index, dtype=np.int64)  # (n,)
-    return labelled(table.where, x, y, task), reading.groups
+    return labelled(table.where, _features(reading, task), y, task), reading.groups
 
 
 def _cells(source: CsvSource, task: TableTask, table: Table) -> list[_Cell]:
@@ -139,27 +163,36 @@ def _label_position(source: CsvSource, table: Table, cells: list[_Cell]) -> int:
     return position
 
 
-def _read_row(
+def _read_labelled(
     reading: _Reading, line: int, row: list[str], table: Table, names: ClassNames, cells: list[_Cell], label: int
 ) -> None:
-    """Append one record, or its faults. A record whose label is ignored is not looked at further."""
-    if len(row) != len(table.header):
-        reading.fault(f"line {line}: {len(row)} cells where the header line has {len(table.header)}")
-        return
-    index = names.index(row[label])
+    """Append one record and its label, or its faults. A record whose label is ignored is not looked at further."""
+    index = names.index(row[label]) if len(row) == len(table.header) else UNKNOWN
     if index == IGNORED:
         return
-    if index == UNKNOWN:
+    if index == UNKNOWN and len(row) == len(table.header):
         reading.fault(f"line {line}, column {shown(table.header[label])}: not one of the plan's classes")
+    if _read_row(reading, line, row, table, cells, keep=index != UNKNOWN):
+        reading.index.append(index)
+
+
+def _read_row(
+    reading: _Reading, line: int, row: list[str], table: Table, cells: list[_Cell], *, keep: bool = True
+) -> bool:
+    """Append the features of one record, or its faults; says whether they were appended."""
+    if len(row) != len(table.header):
+        reading.fault(f"line {line}: {len(row)} cells where the header line has {len(table.header)}")
+        return False
     before, features = reading.fault_count, array("f")
     for cell in cells:
         try:
             features.extend(cell.encode(row[cell.position]))
         except CellFault as fault:
             reading.fault(f"line {line}, column {cell.name}: {fault}")
-    if index != UNKNOWN and reading.fault_count == before:
-        reading.features.extend(features)
-        reading.index.append(index)
+    if not keep or reading.fault_count > before:
+        return False
+    reading.features.extend(features)
+    return True
 
 
 def _read_group(reading: _Reading, line: int, value: str, missing: frozenset[str], column: str) -> None:
