@@ -82,7 +82,7 @@ def load_npz(source: NpzSource, task: Task) -> Dataset:
 
 
 def load_records(path: Path, task: Task, name: str = "x") -> Array:
-    """Records without labels, float32 (n, *shape), n >= 1, from array ``name`` of an archive. Raises as ``load_npz``."""
+    """Records without labels, float32 (n, *shape), n >= 1: array ``name`` of an archive. Raises as ``load_npz``."""
     where = shown(path)
     require_file(path)
     try:
