@@ -35,6 +35,19 @@ QUICK = {
 }
 
 
+ROUTED = {
+    "predict": {"steps": 4, "batch": 8},
+    "route": {"steps": 5, "batch": 8},
+}
+QUICK_METHODS = {
+    "fedavg": {"batch": 8},
+    "feddm": QUICK,
+    "fedaf": {**QUICK, "gamma": 0.9},
+    "fedspm": ROUTED,
+    "feddrm": ROUTED,
+}
+
+
 @pytest.fixture(autouse=True)
 def one_thread_and_untouched_global_generator():
     """Every test runs on one thread, and none may move PyTorch's global generator."""
@@ -50,8 +63,8 @@ def one_thread_and_untouched_global_generator():
 def make_plan():
     """make_plan("fedaf", lambda_loc=0.0, …): a plan with little to compute."""
 
-    def make(name, *, table=False, rounds=2, preset="protective", model=None, **method):
-        quick = {"fedavg": {"batch": 8}, "feddm": QUICK, "fedaf": {**QUICK, "gamma": 0.9}}[name]
+    def make(name, *, table=False, rounds=2, preset="protective", model=None, cohort=None, **method):
+        quick = QUICK_METHODS[name]
         network = {"name": "mlp", "hidden": [6]} if table else {"name": "convnet", "depth": 2, "width": 4}
         raw = {
             "format": 1,
@@ -61,6 +74,7 @@ def make_plan():
             "task": TABLE_TASK if table else IMAGE_TASK,
             "model": model or network,
             "method": preset_settings(preset, name, {"name": name, **quick, **method}),
+            "cohort": cohort or ({"min_nodes": 2, "nodes": ["one", "two"]} if name in ("fedspm", "feddrm") else {}),
         }
         return validate(Plan, json.loads(json.dumps(raw)), "tiny plan")
 
