@@ -17,8 +17,8 @@ __all__ = ["evaluator"]
 def evaluator(source: AnySource | None) -> Evaluate | None:
     """Evaluation on the records of ``source``, read once for each task. ``None`` without a source.
 
-    The function raises ``DataError`` for a plan whose task the records do not fit, and measures nothing of a method that
-    routes: its heads are the nodes'.
+    The function raises ``DataError`` for a plan whose task the records do not fit, and measures nothing of a method
+    that routes: its heads are the nodes'.
     """
     if source is None:
         return None

@@ -31,7 +31,7 @@ CLASSES = ("a", "b", "c")
 POLICY: dict[str, Any] = {
     "format": 1,
     "plans": {
-        "methods": ["fedaf", "feddm", "fedavg"],
+        "methods": ["fedaf", "feddm", "fedavg", "fedspm", "feddrm"],
         "approval": "rule",
         "min_records": 1,
         "min_records_per_class": 4,
@@ -48,6 +48,7 @@ PLAN: dict[str, Any] = {
     "cohort": {"min_nodes": 3},
     "deadlines": {"join": 120.0, "exchange": 120.0},
 }
+ROUTED: dict[str, Any] = {"predict": {"steps": 3, "batch": 8}, "route": {"steps": 4, "batch": 8}}
 FAST: dict[str, Any] = {"ipc": 2, "steps": 3, "min_count": 4, "server": {"epochs": 2, "batch": 8}}
 
 
@@ -218,3 +219,8 @@ def node_records() -> Callable[[int], Dataset]:
 @pytest.fixture
 def fast() -> dict[str, Any]:
     return FAST
+
+
+@pytest.fixture
+def routed() -> dict[str, Any]:
+    return ROUTED

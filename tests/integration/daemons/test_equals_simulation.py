@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from fedsecure.methods import build_method
+from fedsecure.plan import Plan
 from fedsecure.simulation import simulate
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
+from fedsecure_node.settings import load_settings
+from fedsecure_node.store.store import Store
 
 
 @pytest.mark.slow
@@ -22,18 +25,41 @@ def test_fedaf_feddm_and_fedavg_end_in_the_same_bits(federation: Any, node_recor
         federation.plan("fedavg", {"name": "fedavg", "local_epochs": 2}),
         federation.plan("fedprox", {"name": "fedavg", "local_steps": 3, "prox_mu": 0.1}, seed=7),
     ]
+    _run_and_compare(federation, plans, node_records)
+
+
+@pytest.mark.slow
+def test_fedspm_and_feddrm_end_in_the_same_bits_and_the_same_heads(
+    federation: Any, node_records: Any, routed: Any
+) -> None:
+    nodes = {"cohort": {"min_nodes": 3, "nodes": list(federation.nodes)}}
+    explicit = {"parametrisation": "explicit", "share_counts": True, "diagnostics": "summed"}
+    plans = [
+        federation.plan("fedspm", {"name": "fedspm", **routed}, **nodes),
+        federation.plan("fedspm-explicit", {"name": "fedspm", **explicit, **routed}, **nodes),
+        federation.plan("fedspm-cx", {"name": "fedspm", "encoders": "separate", "e_step": "batch", **routed}, **nodes),
+        federation.plan("feddrm", {"name": "feddrm", **routed}, **nodes),
+        federation.plan("feddrm-shared", {"name": "feddrm", "backbone": "shared", "branch": 8, **routed}, **nodes),
+    ]
+    _run_and_compare(federation, plans, node_records)
+
+
+def _run_and_compare(federation: Any, plans: list[Plan], node_records: Any) -> None:
     for plan in plans:
         federation.submit(plan)
     federation.start_all("--exit-when-done")
     data = {node: node_records(index) for index, node in enumerate(federation.nodes)}
     for plan in plans:
         federation.finish(plan, seconds=240)
+    for process in federation.processes.values():
+        assert process.wait(timeout=60) == 0
     settings, journal = open_store(federation.root / "coordinator", "read")
     blobs = BlobStore(settings.store / "blobs")
     states = {row.digest: Tensors.from_bytes(blobs.get(row.server)) for row in journal.runs()}
     journal.close()
     for plan in plans:
-        expected = simulate(plan, build_method(plan), data).server
-        assert states[plan.digest()] == expected, plan.name
-    for process in federation.processes.values():
-        assert process.wait(timeout=60) == 0
+        expected = simulate(plan, build_method(plan), data)
+        assert states[plan.digest()] == expected.server, plan.name
+        for node, local in expected.local.items():
+            with Store(load_settings(federation.root / node).store) as store:
+                assert store.runs.local(plan.digest()) == local, f"{plan.name}, {node}"

@@ -1,0 +1,217 @@
+"""FedAvg, FedDRM and FedSPM on Fashion-MNIST under dual heterogeneity: the paper's Tables 1 and 2 at CPU size.
+
+Each cell is one ``fedsecure simulate`` run in ``benchmarks/out/dual/<cell>``: it goes on from its last finished round
+when it was cut short, and is only read when it is finished. Cells run ``--jobs`` at a time with one thread each.
+
+The paper leaves open how strong the clients' shifts are; ``CONSTANTS`` were chosen by ``--calibrate``, which runs
+FedAvg and FedDRM alone, before FedSPM was ever run with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from scipy import stats
+
+OUT = Path(__file__).resolve().parent / "out" / "dual"
+CLASSES = [
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+]  # fmt: skip
+NODES = [f"node-{i}" for i in range(1, 9)]
+METRICS = ("final_system_accuracy", "final_average_accuracy", "final_routing_accuracy")
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the paper leaves open, and what a CPU dictates. ``share`` of the 70,000 images; ``side`` in pixels;
+    ``width`` of ResNet-8."""
+
+    gain: float = 0.12
+    ramp: float = 0.08
+    rounds: int = 40
+    share: float = 0.3
+    side: int = 16
+    width: int = 8
+    crop: float = 1.0
+    lr: float = 0.03
+
+
+CONSTANTS = Constants()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run. ``method``: fedavg, feddrm, feddrm-shared, or fedspm with ``components`` and ``encoders``."""
+
+    method: str
+    seed: int
+    components: int = 1
+    encoders: str = "shared"
+    alpha_inter: float = 1.0
+    alpha_intra: float = 2.0
+    constants: Constants = field(default=CONSTANTS)
+
+    @property
+    def label(self) -> str:
+        if self.method != "fedspm":
+            return self.method
+        return f"fedspm-{'1x' if self.encoders == 'shared' else 'cx'}-c{self.components}"
+
+    @property
+    def name(self) -> str:
+        c = self.constants
+        strengths = f"g{c.gain:g}-s{c.ramp:g}-t{c.rounds}-n{c.share:g}-p{c.side}-w{c.width}-c{c.crop:g}-lr{c.lr:g}"
+        return f"{strengths}/inter{self.alpha_inter:g}-intra{self.alpha_intra:g}/{self.label}/seed{self.seed}"
+
+    def plan(self) -> dict[str, Any]:
+        """The plan file's content."""
+        c = self.constants
+        return {
+            "format": 1, "name": f"dual-{self.label}", "preset": "paper", "seed": self.seed, "rounds": c.rounds,
+            "randomness": "plan",
+            "task": {"kind": "image", "classes": CLASSES, "shape": [3, c.side, c.side], "mean": [0.5], "std": [0.5]},
+            "model": {"name": "resnet", "blocks": [1, 1, 1], "width": c.width, "groups": 4, "embedding": 32},
+            "method": self._method(),
+            "cohort": {"min_nodes": 8, "nodes": NODES},
+            "simulation": {
+                "evaluate_every": 10,
+                "data": {
+                    "kind": "torchvision", "name": "FashionMNIST", "path": "/usr/share/datasets/fashion-mnist",
+                },
+                "partition": {
+                    "kind": "dual-heterogeneity", "alpha_inter": self.alpha_inter, "alpha_intra": self.alpha_intra,
+                    "gain": c.gain, "ramp": c.ramp, "share": c.share, "crop": c.crop,
+                },
+            },
+        }  # fmt: skip
+
+    def _method(self) -> dict[str, Any]:
+        lr = self.constants.lr
+        router = {
+            "name": "lenet", "channels": [8, 16], "groups": [4, 4], "hidden": 64, "padding": 2, "embedding": 32,
+        }  # fmt: skip
+        if self.method == "fedavg":
+            return {
+                "name": "fedavg", "local_steps": 10, "batch": 128, "lr": lr, "schedule": "cosine",
+                "momentum": 0.9, "weight_decay": 5e-4,
+            }  # fmt: skip
+        steps = {"predict": {"lr": lr}, "route": {"lr": lr}}
+        if self.method == "feddrm-shared":
+            return {"name": "feddrm", "backbone": "shared", "branch": 32, **steps}
+        if self.method == "feddrm":
+            return {"name": "feddrm", "router": router, **steps}
+        return {
+            "name": "fedspm", "components": self.components, "encoders": self.encoders, "router": router, **steps,
+        }  # fmt: skip
+
+
+def run(cell: Cell) -> dict[str, Any]:
+    """The cell's ``result.json``, computed as far as it is missing."""
+    folder = OUT / cell.name
+    result = folder / "result.json"
+    if result.exists():
+        found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        if len(found["rounds"]) == cell.constants.rounds:
+            return found
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = folder / "plan.toml"
+    plan.write_text(tomli_w.dumps(cell.plan()), encoding="utf-8")
+    command = [sys.executable, "-m", "fedsecure", "simulate", str(plan), "--out", str(folder), "--threads", "1"]
+    with (folder / "log.txt").open("a", encoding="utf-8") as log:
+        done = subprocess.run(command, check=False, stdout=log, stderr=log)
+    if done.returncode:
+        raise SystemExit(f"{cell.name}: exit {done.returncode}, see {folder / 'log.txt'}")
+    return dict(json.loads(result.read_text(encoding="utf-8")))
+
+
+def table_one(seeds: list[int]) -> Iterator[Cell]:
+    """Methods side by side."""
+    for seed in seeds:
+        yield Cell("fedavg", seed)
+        yield Cell("feddrm", seed)
+        yield Cell("feddrm-shared", seed)
+        yield from (Cell("fedspm", seed, components=c) for c in (1, 2, 3, 4))
+        yield from (Cell("fedspm", seed, components=c, encoders="separate") for c in (2, 3, 4))
+
+
+def table_two(seeds: list[int]) -> Iterator[Cell]:
+    """The sweeps: alpha_inter at alpha_intra 2, and alpha_intra at alpha_inter 1."""
+    settings = [(inter, 2.0) for inter in (0.5, 1.0, 2.0)] + [(1.0, intra) for intra in (0.5, 1.0)]
+    for seed in seeds:
+        for inter, intra in settings:
+            for method, components in (("fedavg", 1), ("feddrm", 1), ("fedspm", 3)):
+                yield Cell(method, seed, components=components, alpha_inter=inter, alpha_intra=intra)
+
+
+def calibration(seeds: list[int], grid: list[Constants]) -> Iterator[Cell]:
+    """FedAvg and FedDRM alone."""
+    for seed in seeds:
+        for constants in grid:
+            yield Cell("fedavg", seed, constants=constants)
+            yield Cell("feddrm", seed, constants=constants)
+
+
+def interval(values: list[float]) -> str:
+    """Mean and half of the 95 % interval of the mean (Student's t), in per cent."""
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return f"{100 * mean:.1f}"
+    deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
+    return f"{100 * mean:.1f} ± {100 * half:.1f}"
+
+
+def report(cells: list[Cell], results: list[dict[str, Any]]) -> str:
+    """Markdown: a row for each setting, figures over its seeds."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for cell, result in zip(cells, results, strict=True):
+        rows.setdefault(str(Path(cell.name).parent), []).append(result)
+    head = ["setting", "seeds", "system", "average", "routing", "seconds a run"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, found in rows.items():
+        figures = [
+            interval([r[metric] for r in found]) if all(metric in r for r in found) else "–" for metric in METRICS
+        ]
+        seconds = sum(sum(x["seconds"] for x in r["rounds"]) for r in found) / len(found)
+        lines.append("| " + " | ".join([name, str(len(found)), *figures, f"{seconds:.0f}"]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=("one", "two", "calibrate"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--grid", nargs="*", default=[], help="for calibrate: key=value,key=value …")
+    arguments = parser.parse_args()
+    if arguments.table == "calibrate":
+        types = {name: type(value) for name, value in asdict(CONSTANTS).items()}
+        grid = []
+        for text in arguments.grid or ["gain=0.12"]:
+            pairs = dict(item.split("=") for item in text.split(","))
+            grid.append(replace(CONSTANTS, **{k: types[k](v) for k, v in pairs.items()}))
+        cells = list(calibration(arguments.seeds, grid))
+    else:
+        cells = list({"one": table_one, "two": table_two}[arguments.table](arguments.seeds))
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        results = list(pool.map(run, cells))
+    text = report(cells, results)
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / f"table-{arguments.table}.md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
