@@ -14,7 +14,7 @@ from fedsecure_node.work import BuildMethod, as_error
 
 __all__ = ["ServingKeeper"]
 
-#: How often the line may break before a run ends without answering queries.
+#: How often fetching may fail before a run ends without answering queries.
 TRIES = 5
 _WHAT = "parameters to answer queries with"
 
@@ -35,7 +35,7 @@ class ServingKeeper:
         crash in between fetches again.
 
         Returns ``""`` once it is kept, or there is nothing to keep; the reason for which it cannot be; ``None`` while
-        the policy cannot be read: ask again. Raises ``WireError`` for a line that broke, ``TRIES`` times at most.
+        the policy cannot be read: ask again. Raises ``WireError`` when fetching failed, ``TRIES`` times at most.
         """
         if not ended.serving_digest or self._store.serving.find(ended.plan_digest) is not None:
             return ""
@@ -65,7 +65,10 @@ class ServingKeeper:
         policy = self._watch.read().policy
         schema = method.serving_schema()
         check_announced(ended.serving_bytes, schema, policy, _WHAT)
-        data = link.client.download(ended.serving_digest, ended.serving_bytes)
+        try:
+            data = link.client.download(ended.serving_digest, ended.serving_bytes)
+        except RemoteProtocolError as error:  # the coordinator may have its trouble, too: the run is long over
+            raise WireError(f"{_WHAT}: {error}", hint="it is tried again") from None
         read_broadcast(data, ended.serving_digest, schema, policy, _WHAT)
         self._store.serving.keep(ended.plan_digest, data, now_ms())
         return len(data)

@@ -42,6 +42,8 @@ class Relay(PredictionServicer):
         self.served: list[prediction_pb2.ServeRequest] = []
         self.waiting: list[prediction_pb2.RelayedQuery] = []
         self.answers: dict[str, prediction_pb2.AnswerRequest] = {}
+        self.all_answers: list[prediction_pb2.AnswerRequest] = []
+        self.twice = False
         self.cut_polls = 0
         self.polls = 0
         self.lock = threading.Lock()
@@ -59,12 +61,15 @@ class Relay(PredictionServicer):
         while time.monotonic() < end and context.is_active():
             with self.lock:
                 if self.waiting:
-                    return prediction_pb2.NextQueryReply(query=self.waiting.pop(0))
+                    query = self.waiting[0] if self.twice else self.waiting.pop(0)
+                    self.twice = False
+                    return prediction_pb2.NextQueryReply(query=query)
             time.sleep(0.02)
         return prediction_pb2.NextQueryReply(none=prediction_pb2.NoQuery())
 
     def Answer(self, request: Any, context: Any) -> Any:
         self.answers[request.query_id] = request
+        self.all_answers.append(request)
         return prediction_pb2.AnswerReply()
 
 
@@ -140,18 +145,18 @@ class Study:
         return np.random.default_rng(n).random((n, 1, 8, 8), dtype=np.float32)
 
     def put(
-        self, x: Any, *, analyst: str = "dr-weber", plain: bool = False, public: bytes = b"", node: str = "hospital-a"
+        self, x: Any, *, analyst: str = "dr-weber", plain: bool = False, public: bytes = b"", to: str = "hospital-a"
     ) -> tuple[str, Asked, SealingKey]:
         """Have a query relayed; its id, and what its answer is opened with."""
         reply, run, now = SealingKey.generate(), self.plan.digest(), time.time_ns() // 1_000_000
         asked = make_query(
-            self.signers[analyst], run=run, node="" if plain else node, analyst=analyst, x=x, now_ms=now,
+            self.signers[analyst], run=run, node="" if plain else to, analyst=analyst, x=x, now_ms=now,
             reply_public=b"" if plain else reply.public,
         )  # fmt: skip
         form: dict[str, Any] = {"plain": asked.statement}
         if not plain:
             key = public or self.key().public
-            form = {"sealed": seal(key, asked.statement.SerializeToString(), query_info(run, node))}
+            form = {"sealed": seal(key, asked.statement.SerializeToString(), query_info(run, to))}
         number = f"q{time.monotonic_ns()}"
         with self.relay.lock:
             self.relay.waiting.append(

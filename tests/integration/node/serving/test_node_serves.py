@@ -53,7 +53,7 @@ def test_faults_have_their_names_and_the_node_goes_on(study, node):
     with pytest.raises(DataError, match="tensor x: 64 of 64 values are not finite"):
         study.ask(node, np.full((1, 1, 8, 8), np.nan, np.float32))
     with pytest.raises(RemoteProtocolError, match="does not have"):
-        study.ask(node, study.x(), node="hospital-b")
+        study.ask(node, study.x(), to="hospital-b")
     with pytest.raises(PolicyError, match="prediction.coordinator_routed"):
         study.ask(node, study.x(1), plain=True)
     study.policy(plain="true", per_hour=4)
@@ -69,17 +69,14 @@ def test_faults_have_their_names_and_the_node_goes_on(study, node):
 
 def test_a_replayed_query_is_refused(study, node):
     x = study.x()
+    study.relay.twice = True
     number, asked, reply = study.put(x)
-    again = type(study.relay.waiting[0])() if study.relay.waiting else None
-    if again is not None:
-        again.CopyFrom(study.relay.waiting[0])
-    node.until(lambda: number in study.relay.answers)
-    assert again is not None, "the node was faster than this test"
-    study.opened(study.relay.answers.pop(number), asked, reply, x)
-    study.relay.waiting.append(again)
-    node.until(lambda: number in study.relay.answers)
+    node.until(lambda: len(study.relay.all_answers) == 2)
+    first, second = study.relay.all_answers
+    assert first.query_id == second.query_id == number
+    study.opened(first, asked, reply, x)
     with pytest.raises(RemoteProtocolError, match="came a second time"):
-        study.opened(study.relay.answers[number], asked, reply, x)
+        study.opened(second, asked, reply, x)
 
 
 def test_a_restart_has_another_key_and_the_same_limits(study, node):
@@ -175,6 +172,19 @@ def test_a_stop_before_the_parameters_are_kept_fetches_them_at_the_next_start(st
     node = study.site.start()
     study.serves(node)
     study.ask(node, study.x())
+
+
+def test_parameters_that_cannot_be_fetched_are_given_up_in_the_end(study, monkeypatch):
+    from fedsecure_node.serving import keeping
+
+    monkeypatch.setattr(keeping, "TRIES", 2)
+    study.run()
+    del study.script.broadcasts[study.script.ended.serving_digest]
+    node = study.site.start(exit_when_done=True)
+    node.join()
+    assert node.error is None
+    assert "completed; answers no queries: parameters to answer queries with: coordinator failed" in node.text
+    assert study.script.hellos == 2
 
 
 def test_parameters_that_are_not_those_announced_end_the_run_without_serving(study, capsys):
