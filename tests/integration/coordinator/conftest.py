@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -11,6 +14,7 @@ import grpc
 import numpy as np
 import pytest
 
+from fedsecure.cli import run
 from fedsecure.errors import DataError
 from fedsecure.method import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
@@ -165,13 +169,13 @@ class Caller:
         request = prediction_pb2.AskSealedRequest(
             analyst_id=self.name, plan_digest=digest, node_id=node, sealed=sealed, wait_ms=wait_ms
         )
-        return self.call("AskSealed", request).sealed
+        return self.call("AskSealed", request, timeout=20 + wait_ms / 1000).sealed
 
     def ask_plain(self, digest, query, *, rank=0, scores=False, wait_ms=10_000):
         request = prediction_pb2.AskPlainRequest(
             analyst_id=self.name, plan_digest=digest, query=query, rank=rank, scores=scores, wait_ms=wait_ms
         )
-        return self.call("AskPlain", request)
+        return self.call("AskPlain", request, timeout=20 + wait_ms / 1000)
 
     def serve(self, *digests, key=None):
         made = prediction_pb2.SignedStatement(label="node-query-key", body=b"b", certificate=b"c", signature=b"s")
@@ -268,3 +272,90 @@ def live(enrolled, coordinator_folder, sum_plan):
         state.start, state.caller, state.submit, state.until = start, caller, submit, until
         state.stop = lambda: state.daemon.__exit__(None, None, None)
         yield state
+
+
+@pytest.fixture
+def run_cli(capsys):
+    """Run a command of the coordinator in this process: its stdout, or, when another exit code is due, its stderr."""
+
+    def call(*arguments, code=0):
+        capsys.readouterr()
+        ended = run(["coordinator", *map(str, arguments)])
+        said = capsys.readouterr()
+        assert ended == code, said.err + said.out
+        return said.out if code == 0 else said.err
+
+    return call
+
+
+class Process:
+    """``fedsecure coordinator run`` with JSON logs; ``port`` is where it listens."""
+
+    def __init__(self, folder, log, *more):
+        self._log = log
+        with log.open("ab") as file:
+            self._begin = file.tell()
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "fedsecure",
+                    "coordinator",
+                    "run",
+                    "--dir",
+                    folder,
+                    "--log-format",
+                    "json",
+                    *more,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+            )
+        self.port = self.find("ready")["port"]
+
+    def records(self):
+        text = self._log.read_bytes()[self._begin :].decode()
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def find(self, event, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = [r for r in self.records() if r.get("event") == event]
+            if found:
+                return found[-1]
+            assert self.process.poll() is None, self._log.read_text()
+            time.sleep(0.05)
+        raise AssertionError(f"no {event} in time: {self._log.read_text()}")
+
+    def end(self, number):
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def begin(coordinator_folder, tmp_path):
+    """Starts daemons; none outlives its test."""
+    started = []
+
+    def start(*more):
+        process = Process(coordinator_folder, tmp_path / "log", *map(str, more))
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.process.poll() is None:
+            process.process.kill()
+            process.process.wait(10)
+
+
+@pytest.fixture
+def dial(live, enrolled):
+    """``dial("a", port)``: a caller for a node, at a coordinator in another process."""
+
+    def dial(name, port):
+        live.daemon = type("Elsewhere", (), {"port": port})
+        return live.caller(name)
+
+    return dial

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
-from fedsecure.cli import run
 from fedsecure.crypto.authority import init_ca, sign_request
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import WireError
@@ -51,82 +48,6 @@ exchange = 60.0
 
 
 @pytest.fixture
-def run_cli(capsys):
-    """Run a command of the coordinator in this process: its stdout, or, when another exit code is due, its stderr."""
-
-    def call(*arguments, code=0):
-        capsys.readouterr()
-        ended = run(["coordinator", *map(str, arguments)])
-        said = capsys.readouterr()
-        assert ended == code, said.err + said.out
-        return said.out if code == 0 else said.err
-
-    return call
-
-
-class Process:
-    """``fedsecure coordinator run`` with JSON logs; ``port`` is where it listens."""
-
-    def __init__(self, folder, log, *more):
-        self._log = log
-        with log.open("ab") as file:
-            self._begin = file.tell()
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "fedsecure",
-                    "coordinator",
-                    "run",
-                    "--dir",
-                    folder,
-                    "--log-format",
-                    "json",
-                    *more,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-            )
-        self.port = self.find("ready")["port"]
-
-    def records(self):
-        text = self._log.read_bytes()[self._begin :].decode()
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-
-    def find(self, event, seconds=60):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            found = [r for r in self.records() if r.get("event") == event]
-            if found:
-                return found[-1]
-            assert self.process.poll() is None, self._log.read_text()
-            time.sleep(0.05)
-        raise AssertionError(f"no {event} in time: {self._log.read_text()}")
-
-    def end(self, number):
-        self.process.send_signal(number)
-        return self.process.wait(60)
-
-
-@pytest.fixture
-def begin(coordinator_folder, tmp_path):
-    """Starts daemons; none outlives its test."""
-    started = []
-
-    def start(*more):
-        process = Process(coordinator_folder, tmp_path / "log", *map(str, more))
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        if process.process.poll() is None:
-            process.process.kill()
-            process.process.wait(10)
-
-
-@pytest.fixture
 def plan_file(tmp_path):
     def write(rounds=2, join=60.0):
         path = tmp_path / "plan.toml"
@@ -134,17 +55,6 @@ def plan_file(tmp_path):
         return path
 
     return write
-
-
-@pytest.fixture
-def dial(live, enrolled):
-    """``dial("a", port)``: a caller for a node, at a coordinator in another process."""
-
-    def dial(name, port):
-        live.daemon = type("Elsewhere", (), {"port": port})
-        return live.caller(name)
-
-    return dial
 
 
 def records(node):
