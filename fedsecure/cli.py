@@ -40,14 +40,16 @@ def _root(
 
 
 def _mount() -> None:
-    from fedsecure.commands import ca, demo, plan, simulate
+    from fedsecure.commands import analyst, ca, demo, plan, predict, simulate
     from fedsecure_coordinator import cli as coordinator
     from fedsecure_node.cli import app as node
 
     app.add_typer(ca.app, name="ca")
     app.add_typer(node.app, name="node")
     app.add_typer(coordinator.app, name="coordinator")
+    app.add_typer(analyst.app, name="analyst")
     app.add_typer(plan.app, name="plan")
+    app.command("predict")(predict.predict)
     app.command("simulate")(simulate.simulate)
     app.command("demo")(demo.demo)
 

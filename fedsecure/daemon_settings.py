@@ -1,7 +1,9 @@
-"""What ``node.toml`` and ``coordinator.toml`` share: the federation's name, the TLS files, and where paths start."""
+"""What the settings of all participants share: the federation's name, the TLS files, the coordinator's address, and
+where paths start."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -13,9 +15,10 @@ from fedsecure.data.settings import anchored
 from fedsecure.errors import ConfigError
 from fedsecure.files import exists
 
-__all__ = ["FederationName", "TlsSettings", "anchored_tls", "load_from_folder"]
+__all__ = ["CoordinatorAddress", "FederationName", "TlsSettings", "anchored_tls", "load_from_folder"]
 
 S = TypeVar("S", bound=Settings)
+_ADDRESS = re.compile(r"^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?):([0-9]{1,5})$")
 
 
 def _federation(text: str) -> str:
@@ -26,6 +29,15 @@ def _federation(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    found = _ADDRESS.match(text)
+    if not found or not 1 <= int(found.group(1)) <= 65535:
+        raise ValueError(f"{text[:80]!r} is not HOST:PORT (an IPv6 address in brackets)")
+    return text
+
+
+#: Where the coordinator listens, as its participants dial it.
+CoordinatorAddress = Annotated[str, AfterValidator(_address)]
 #: The trust domain of every certificate of a federation.
 FederationName = Annotated[str, AfterValidator(_federation)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsecure.data.files import check_memory, shown
+from fedsecure.data.files import check_memory, readable, shown
 from fedsecure.errors import DataError
 from fedsecure.tensors import Array
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedsecure.data.settings import CsvSource
     from fedsecure.plan.task import Task
 
-__all__ = ["Reading", "Unlabelled", "load_unlabelled"]
+__all__ = ["Reading", "Unlabelled", "load_unlabelled", "require_there"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,13 @@ class Unlabelled:
 
     names: tuple[str, ...]
     x: Array
+
+
+def require_there(paths: Sequence[Path]) -> None:
+    """Raise ``DataError`` naming the first of ``paths`` that is missing or cannot be looked at."""
+    for path in paths:
+        with readable(path):
+            path.stat()
 
 
 def load_unlabelled(paths: Sequence[Path], task: Task, reading: Reading) -> Unlabelled:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 
 from fedsecure.compute import ComputeSettings
 from fedsecure.config import Settings
-from fedsecure.daemon_settings import FederationName, TlsSettings, anchored_tls, load_from_folder
+from fedsecure.daemon_settings import CoordinatorAddress, FederationName, TlsSettings, anchored_tls, load_from_folder
 from fedsecure.data.settings import AnySource, anchored, anchored_source
 from fedsecure.plan import NodeId
 
@@ -18,14 +17,6 @@ __all__ = ["CONFIG_NAME", "LogSettings", "NodeSettings", "load_settings"]
 
 #: Name of the configuration file inside the node's folder.
 CONFIG_NAME = "node.toml"
-_ADDRESS = re.compile(r"^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?):([0-9]{1,5})$")
-
-
-def _address(text: str) -> str:
-    found = _ADDRESS.match(text)
-    if not found or not 1 <= int(found.group(1)) <= 65535:
-        raise ValueError(f"{text[:80]!r} is not HOST:PORT (an IPv6 address in brackets)")
-    return text
 
 
 class LogSettings(Settings):
@@ -40,7 +31,7 @@ class NodeSettings(Settings):
     format: Literal[1]
     node: NodeId
     federation: FederationName
-    coordinator: Annotated[str, AfterValidator(_address)]
+    coordinator: CoordinatorAddress
     store: Path = Path("store")
     policy: Path = Path("policy.toml")
     identity: Path = Path("identity.key")

@@ -1,0 +1,107 @@
+"""``fedsecure analyst``: somebody who asks the federation's models, with a certificate of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsecure.commands.output import JsonOption, emit_json, say
+
+__all__ = ["AnalystDirOption", "app"]
+
+app = typer.Typer(
+    name="analyst",
+    help="An analyst: asks the models of a federation, each query answered by the institution that knows best.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+AnalystDirOption = Annotated[Path, typer.Option("--dir", metavar="DIR", readable=False, help="Folder of analyst.toml.")]
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Option(help="Name of this analyst, as in dr-weber.")],
+    federation: Annotated[str, typer.Option(help="Name of the federation.")],
+    coordinator: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the coordinator listens.")],
+    folder: AnalystDirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Make this analyst's keys, its certificate request and analyst.toml."""
+    from fedsecure.analyst.settings import init_analyst
+
+    made = init_analyst(folder, name=name, federation=federation, coordinator=coordinator)
+    if as_json:
+        emit_json(
+            {
+                "analyst": made.name,
+                "federation": made.federation,
+                "csr": str(made.csr),
+                "csr_fingerprint": made.csr_fingerprint,
+                "identity_fingerprint": made.identity_fingerprint,
+            }
+        )
+        return
+    say(f"analyst {made.name} of {made.federation} in {folder}")
+    say(f"request      {made.csr}")
+    say(f"fingerprint  {made.csr_fingerprint}")
+    say(f"Next: send {made.csr} to the consortium's CA and read its fingerprint out by telephone; then")
+    say(f"  fedsecure analyst enroll --dir {folder} --cert CERT --ca-cert CA_CERT --fingerprint FINGERPRINT_OF_THE_CA")
+    say(f"Each institution whose node is to answer adds {made.name} to prediction.analysts of its policy.")
+
+
+@app.command()
+def enroll(
+    cert: Annotated[Path, typer.Option(metavar="CERT", readable=False, help="The certificate that the CA issued.")],
+    ca_cert: Annotated[Path, typer.Option(metavar="CA_CERT", readable=False, help="The CA's certificate.")],
+    fingerprint: Annotated[str, typer.Option(help="The CA's fingerprint, as its keeper told you.")],
+    folder: AnalystDirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Take in this analyst's certificate, after comparing the CA's fingerprint."""
+    from datetime import UTC, datetime
+
+    from fedsecure.crypto.enrolment import accept_certificate
+
+    own = accept_certificate(folder, cert=cert, ca_cert=ca_cert, fingerprint=fingerprint, now=datetime.now(UTC))
+    if as_json:
+        emit_json({"analyst": own.name, "fingerprint": own.fingerprint, "not_after": own.not_after.isoformat()})
+        return
+    say(f"enrolled as analyst {own.name} of {own.federation}, until {own.not_after:%Y-%m-%d}")
+    say(f"fingerprint  {own.fingerprint}")
+
+
+@app.command()
+def models(folder: AnalystDirOption = Path(), as_json: JsonOption = False) -> None:
+    """List the runs whose model answers queries, newest first, and the nodes that can be reached."""
+    from fedsecure.analyst.session import list_models
+    from fedsecure.analyst.settings import load_settings
+    from fedsecure.files import shown
+
+    found = list_models(load_settings(folder))
+    if as_json:
+        emit_json(
+            {
+                "models": [
+                    {
+                        "run": model.run,
+                        "name": model.plan.name,
+                        "method": model.plan.method.name,
+                        "classes": list(model.plan.task.classes),
+                        "nodes": nodes,
+                    }
+                    for model, nodes in found
+                ]
+            }
+        )
+        return
+    for model, nodes in found:
+        there = ", ".join(f"{node}{'' if reachable else ' (not reachable)'}" for node, reachable in nodes.items())
+        say(f"{model.run}  {model.plan.name}  {model.plan.method.name}")
+        say(f"  classes  {shown(', '.join(model.plan.task.classes))}")
+        say(f"  nodes    {there}")
+    if not found:
+        say("no model answers queries at this moment")
