@@ -90,7 +90,7 @@ class PredictionRules(Settings):
     """Who may ask this node what its model makes of a record; every answer tells a little of the records that it
     learnt from. ``analysts``: names of those who may; left out, nobody. ``max_records_per_hour``: of one analyst, over
     all runs, counted from the log. ``coordinator_routed``: whether queries are answered that the coordinator could
-    read."""
+    read. ``release.hold`` holds no answer: naming an analyst is the decision."""
 
     analysts: tuple[AnalystName, ...] = ()
     max_records_per_query: int = Field(64, ge=1, le=65_536)

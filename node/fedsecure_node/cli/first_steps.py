@@ -116,9 +116,10 @@ def _policy(settings: NodeSettings) -> str:
     methods = ", ".join(policy.plans.methods) or "no method"
     most = human_bytes(policy.release.max_bytes)
     rules = policy.plans
+    asking = ", ".join(policy.prediction.analysts) or "nobody"
     return (
         f"allows {methods}; approval: {rules.approval}; classes from {rules.min_records_per_class} records on, from "
-        f"{rules.min_records} records in these on; at most {most} a release"
+        f"{rules.min_records} records in these on; at most {most} a release; answers queries of {asking}"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsecure.method import Axis, Method, Schema, TensorSpec
+from fedsecure.method import Axis, Method, RoutedMethod, Schema, TensorSpec
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAvgSettings
 from fedsecure.plan.task import ImageTask
@@ -63,6 +63,7 @@ def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault:
         *_what(plan),
         *_computed(plan),
         *_leaves(plan, method),
+        *_afterwards(method, policy),
         *_preset(plan),
         *_verdict(plan, policy, policy_fault),
     ]
@@ -123,6 +124,21 @@ def _leaves(plan: Plan, method: Method) -> Iterator[str]:
         yield from _learns(schema)
     yield f"leaves in the whole run: at most {human_bytes(most * plan.rounds)} of tensors"
     yield "guarantee: none - nothing is proven about what the released tensors tell of a single record"
+
+
+def _afterwards(method: Method, policy: Policy | None) -> Iterator[str]:
+    """Of a method that routes queries: who may ask this node's model once the run is over."""
+    if not isinstance(method, RoutedMethod):
+        return
+    rules = policy.prediction if policy else None
+    if rules is None or not rules.analysts:
+        yield "after the run: nobody may ask this node's model (prediction.analysts in policy.toml names who may)"
+        return
+    sight = "also where the coordinator can read them" if rules.coordinator_routed else "sealed from the coordinator"
+    yield (
+        f"after the run: {', '.join(rules.analysts[:20])} may ask this node's model about records of their own, at most"
+        f" {rules.max_records_per_hour} an hour each, {sight}; each answer tells a little of the records here"
+    )
 
 
 def _learns(schema: Schema) -> Iterator[str]:

@@ -41,7 +41,7 @@ json.dump(answers, sys.stdout)
 def verbs(folder: Path) -> list[list[str]]:
     at = ["--dir", str(folder)]
     return [
-        ["plans", *at], ["releases", *at], ["check", *at], ["run", *at], ["verify-log", *at],
+        ["plans", *at], ["releases", *at], ["queries", *at], ["check", *at], ["run", *at], ["verify-log", *at],
         ["approve", "0" * 64, *at], ["refuse-plan", "0" * 64, "--reason", "x", *at],
         ["release", "1", *at], ["refuse", "1", "--reason", "x", *at],
         ["preview", "1", "--out", str(folder / "out"), *at], ["forget-log", "--reason", "x", *at],

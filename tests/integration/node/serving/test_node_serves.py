@@ -134,6 +134,16 @@ def test_a_broken_line_is_taken_up_again_and_announced_anew(study, node):
     assert len(study.relay.served) > before
 
 
+def test_the_key_is_announced_anew_before_it_runs_out(study, node, monkeypatch):
+    from fedsecure_node.serving import desk
+
+    before = len(study.relay.served)
+    monkeypatch.setattr(desk, "RENEW_MS", desk.KEY_LIFE_MS + 1)
+    node.until(lambda: len(study.relay.served) >= before + 2, 30)
+    assert study.key(-1).public == study.key(before - 1).public
+    assert study.key(-1).not_after_ms > study.key(before - 1).not_after_ms
+
+
 def test_nothing_is_announced_while_nobody_may_ask(study):
     study.policy(analysts=False)
     study.run()
