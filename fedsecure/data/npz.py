@@ -87,13 +87,14 @@ def load_records(path: Path, task: Task, name: str = "x") -> Array:
     require_file(path)
     try:
         with readable(path), zipfile.ZipFile(path) as archive:
-            head = _declared(archive, name, where)
+            head = _declared(archive, name, where, f"store the records as array {name}")
             _check_records(head, task, where)
-            x = _checked_values(_read(archive, head, where), name, task, where)  # (n, *shape)
+            x = _read(archive, head, where)  # (n, *shape)
     except _BROKEN:
         raise _not_whole(where) from None
     if not len(x):
         raise DataError(f"{where}: array '{shown(name)}' holds no records")
+    x = _checked_values(x, name, task, where)
     return (from_bytes(x) if x.dtype == np.uint8 else x).reshape(len(x), *task.feature_shape)
 
 
@@ -115,7 +116,7 @@ def _not_whole(where: str) -> DataError:
     return DataError(f"{where}: not a whole .npz archive", hint="write it with numpy.savez, and copy it completely")
 
 
-def _declared(archive: zipfile.ZipFile, name: str, where: str) -> _Declared:
+def _declared(archive: zipfile.ZipFile, name: str, where: str, hint: str = "name the arrays with x and y") -> _Declared:
     """Header of array ``name``, checked for what could hurt: pickles, odd packing, sizes that contradict each other."""
     entries = [i for i in archive.infolist() if i.filename == f"{name}.npy"]
     if len(entries) != 1:
@@ -123,7 +124,7 @@ def _declared(archive: zipfile.ZipFile, name: str, where: str) -> _Declared:
         what = (
             f"holds array '{shown(name)}' twice" if entries else f"has no array '{shown(name)}' (it has {listed(held)})"
         )
-        raise DataError(f"{where}: {what}", hint="name the arrays with x and y")
+        raise DataError(f"{where}: {what}", hint=hint)
     entry = entries[0]
     if entry.flag_bits & 1 or entry.compress_type not in _PACKED:
         raise DataError(
@@ -241,7 +242,7 @@ def _checked_values(x: Array, name: str, task: Task, where: str) -> Array:
     if x.dtype == np.uint8:
         return x
     which = f"{where}: array '{shown(name)}'"
-    rows = x.reshape(len(x), -1)  # (n, features)
+    rows = x.reshape(len(x), math.prod(x.shape[1:]))  # (n, features)
     if not (finite := np.isfinite(rows).all(axis=1)).all():
         raise DataError(f"{which}: record {int(np.argmin(finite))} holds values that are not finite")
     if task.kind == "image":
