@@ -8,16 +8,19 @@ from typing import Any
 
 from fedsecure import __version__
 from fedsecure.plan import Plan
+from fedsecure.plan.methods import RoutedSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.tensors import Tensors
 
-__all__ = ["GUARANTEES", "LOADING", "model_card"]
+__all__ = ["GUARANTEES", "LOADING", "ROUTING", "model_card"]
 
 #: Method -> the guarantee label of what nodes release, and why. Nothing that is not DP is called DP.
 GUARANTEES: dict[str, tuple[str, str]] = {
     "fedavg": ("none", "nodes send model parameters; no noise is added"),
     "feddm": ("none", "nodes send condensed images; no noise is added"),
     "fedaf": ("none", "nodes send condensed images and class statistics; no noise is added"),
+    "fedspm": ("none", "nodes send the shared parameters and keep their heads; no noise is added"),
+    "feddrm": ("none", "nodes send the shared parameters and keep their heads; no noise is added"),
 }
 #: A column of the table of rounds -> what it says.
 COLUMNS: dict[str, str] = {
@@ -29,6 +32,9 @@ COLUMNS: dict[str, str] = {
     "server_ce": "cross-entropy on the condensed data while the coordinator trained on it",
     "server_lgkm": "local-global knowledge matching: how far the model's outputs on the condensed data are "
     "from the nodes' soft labels",
+    "log_likelihood": "mean of log P(node, class | record) over the nodes' own training records (nats)",
+    "stationarity": "largest difference between the mean routing probability of a node's component and its share of "
+    "the records: nearly zero where training has settled",
 }
 #: Loads the model, beside the files of an export. Executed by a test.
 LOADING = """\
@@ -51,6 +57,25 @@ with torch.no_grad():
     logits = network(standardise(plan.task, records))  # (n, classes)
 names = [plan.task.classes[i] for i in logits.argmax(dim=1)]
 """
+#: The same for a method that routes; what only the nodes have is not in the file.
+ROUTING = """\
+from pathlib import Path
+
+import numpy as np
+
+from fedsecure.methods import build_method
+from fedsecure.plan import Plan
+from fedsecure.tensors import Tensors
+
+folder = Path(".")  # where model.safetensors and plan.json are
+plan = Plan.model_validate_json((folder / "plan.json").read_bytes())
+method = build_method(plan)
+shared = Tensors.from_bytes((folder / "model.safetensors").read_bytes())
+
+records = np.random.default_rng(0).random((2, *plan.task.feature_shape), dtype=np.float32)  # as the plan ranges them
+scores = method.route(method.routing(shared), records)  # (n, nodes): log P(node | record), up to a constant of the row
+names = [method.nodes[i] for i in scores.argmax(axis=1)]
+"""
 
 
 def model_card(plan: Plan, view: dict[str, Any], model: Tensors) -> str:
@@ -60,7 +85,7 @@ def model_card(plan: Plan, view: dict[str, Any], model: Tensors) -> str:
         f"# Model card: {plan.name}",
         _facts(plan, view, model, f"`{label}`: {why}"),
         "## Plan\n\n" + _plan_in_words(plan),
-        "## How to load it\n\nWith `fedsecure` installed:\n\n```python\n" + LOADING + "```",
+        "## How to load it\n\n" + _loading(plan),
         "## Cohort\n\n" + _cohort(view),
         "## Rounds\n\n" + _rounds(view),
         "## What this card does not say\n\n"
@@ -69,6 +94,16 @@ def model_card(plan: Plan, view: dict[str, Any], model: Tensors) -> str:
         "carry, and without one the model may reveal something about single records.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _loading(plan: Plan) -> str:
+    if not isinstance(plan.method, RoutedSettings):
+        return f"With `fedsecure` installed:\n\n```python\n{LOADING}```"
+    return (
+        "These are the parameters that all nodes share. They say which node knows records like a given one best; its "
+        "answer takes heads that never left it, so ask it with `fedsecure predict`. To route, with `fedsecure` "
+        f"installed:\n\n```python\n{ROUTING}```"
+    )
 
 
 def _facts(plan: Plan, view: dict[str, Any], model: Tensors, guarantee: str) -> str:

@@ -18,7 +18,7 @@ from fedsecure.errors import ConfigError
 from fedsecure.methods import build_method
 from fedsecure.models import state_of
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.card import LOADING, model_card
+from fedsecure_coordinator.card import LOADING, ROUTING, model_card
 from fedsecure_coordinator.export import export_run
 from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.notices import Notice
@@ -107,6 +107,23 @@ def test_an_exported_model_says_what_it_is_and_loads_as_the_card_says(open_offic
     exec(compile(LOADING, "card", "exec"), space)
     assert set(space["names"]) <= {"a", "ö"}
     assert state_of(space["network"]) == Tensors.from_bytes(data)
+
+
+def test_a_routed_model_says_what_it_lacks_and_routes_as_the_card_says(open_office, toy, tmp_path, monkeypatch):
+    method = {"name": "fedspm", "components": 2, "router": {"name": "mlp", "hidden": [4]}}
+    plan = toy.plan(model={"name": "mlp", "hidden": [4]}, method=method, task=PLAN_TASK)
+    office = open_office(build_method(plan))
+    row = find_run(office.journal, office.submit(plan))
+    card = export_run(office.journal, office.blobs, row, tmp_path, build_method)["card"].read_text(encoding="utf-8")
+    assert "heads that never left it" in card
+    assert "`none`: nodes send the shared parameters and keep their heads; no noise is added" in card
+    assert f"```python\n{ROUTING}```" in card
+    assert LOADING not in card
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {}
+    exec(compile(ROUTING, "card", "exec"), space)
+    assert space["scores"].shape == (2, 3)
+    assert set(space["names"]) <= {"a", "b", "c"}
 
 
 def test_the_columns_are_explained(open_office, toy):
