@@ -13,11 +13,12 @@ import grpc
 
 from fedsecure import __version__
 from fedsecure.analyst.settings import AnalystSettings
-from fedsecure.errors import ConfigError, RemoteProtocolError, WireError
+from fedsecure.errors import ConfigError, FedSecureError, RemoteProtocolError, WireError
 from fedsecure.wire.clock import clock_skew
 from fedsecure.wire.codec import PROTOCOL
 from fedsecure.wire.credentials import TlsFiles, own_identity
 from fedsecure.wire.dialling import dial
+from fedsecure.wire.line import Line
 from fedsecure.wire.status import from_rpc_error
 from fedsecure.wire.v1 import prediction_pb2 as pb
 from fedsecure.wire.v1.prediction_pb2_grpc import PredictionStub
@@ -32,6 +33,8 @@ SLOWEST_LINE: Final = 32 * 1024
 #: Tries of a transfer in a row without a single new byte, and the pause between (seconds).
 TRIES: Final = 3
 PAUSE_S: Final = 1.0
+#: What a daemon is told of a line that broke; an analyst tries again by hand.
+_RETRIED: Final = "it is tried again"
 #: The coordinator's bounds are taken within these (milliseconds, bytes).
 MIN_WAIT_MS, MAX_WAIT_MS = 100, 600_000
 MIN_QUERY_BYTES, MAX_QUERY_BYTES = 4096, 16 << 20
@@ -50,8 +53,9 @@ class AnalystClient:
     """Calls over one channel, for one analyst. Each raises ``WireError`` when the line breaks, else the coordinator's
     error."""
 
-    def __init__(self, channel: grpc.Channel, analyst: str) -> None:
-        self._stub: Any = PredictionStub(channel)  # type: ignore[no-untyped-call]
+    def __init__(self, line: Line, analyst: str) -> None:
+        self._line = line
+        self._stub: Any = PredictionStub(line.channel)  # type: ignore[no-untyped-call]
         self._analyst = analyst
 
     def hello(self, federation: str) -> Greeting:
@@ -98,14 +102,15 @@ class AnalystClient:
 
     def _routing_from(self, run: str, size: int, held: bytearray) -> None:
         request = pb.DownloadRoutingRequest(analyst_id=self._analyst, plan_digest=run, offset=len(held))
-        call = self._stub.DownloadRouting(request, timeout=TRANSFER_S + size / SLOWEST_LINE)
+        timeout = TRANSFER_S + size / SLOWEST_LINE
+        call = self._line.begin(lambda: self._stub.DownloadRouting(request, timeout=timeout))
         try:
             for chunk in call:
                 held += chunk.data
                 if len(held) > size:
                     raise RemoteProtocolError(f"routing parameters of run {run[:12]}: more bytes came than announced")
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise _in_words(error) from None
         finally:
             call.cancel()
         if len(held) < size:
@@ -134,9 +139,15 @@ class AnalystClient:
 
     def _call(self, method: Any, request: Any, *, timeout: float = CALL_S) -> Any:
         try:
-            return method(request, timeout=timeout)
+            return self._line.begin(lambda: method(request, timeout=timeout))
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise _in_words(error) from None
+
+
+def _in_words(error: grpc.RpcError) -> FedSecureError:
+    """The coordinator's error, or the line's. Nothing is tried again here that a daemon would."""
+    told = from_rpc_error(error)
+    return type(told)(str(told), hint="try again") if told.hint == _RETRIED else told
 
 
 def tls_files(settings: AnalystSettings) -> TlsFiles:
@@ -158,8 +169,8 @@ def connected(settings: AnalystSettings) -> Iterator[tuple[AnalystClient, Greeti
             hint="correct analyst.toml, or enrol this analyst",
         )
     channel, _ = dial(settings.coordinator, files, federation=settings.federation, now=now)
-    with channel:
-        client = AnalystClient(channel, settings.analyst)
+    with Line(channel) as line:
+        client = AnalystClient(line, settings.analyst)
         yield client, client.hello(settings.federation)
 
 

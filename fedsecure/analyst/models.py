@@ -47,6 +47,9 @@ class Router:
 def choose(models: Sequence[pb.ServedModel], prefix: str) -> pb.ServedModel:
     """The one model whose run's digest begins with ``prefix``.
 
+    Only the whole digest fixes the plan, and with it the nodes: eight digits can be met on purpose by a coordinator
+    that makes up a plan.
+
     Raises ``ConfigError``: no hexadecimal digits, fewer than ``MIN_PREFIX``, unknown, or more than one run's.
     """
     wanted = prefix.lower()

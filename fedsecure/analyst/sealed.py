@@ -60,8 +60,7 @@ class SealedLine:
             return self._exchange(node, key, x)
         except _NotOpened as refused:
             self._refresh()  # the node may have a new key: it was restarted, or the old one ran out
-            renewed = self._key(node)
-            if renewed.public == key.public:
+            if node not in self._nodes or (renewed := self._key(node)).public == key.public:
                 raise refused.error from None
         try:
             return self._exchange(node, renewed, x)

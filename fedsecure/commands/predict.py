@@ -38,7 +38,10 @@ def predict(
     ] = "refuse",
     scores: Annotated[bool, typer.Option("--scores", help="Show the routing scores of all nodes, too.")] = False,
     wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, max=600, help="Wait so long for each answer of a node.")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0.1, max=600, help="Wait so long for each answer, within the coordinator's bound."
+        ),
     ] = 20.0,
     as_json: JsonOption = False,
 ) -> None:
