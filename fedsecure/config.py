@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fedsecure.errors import ConfigError
+from fedsecure.files import shown
+from fedsecure.toml_file import load_toml
 
-__all__ = ["NODE_ID", "NodeId", "Settings", "canonical_json", "load_toml", "named_pattern", "validate"]
-
-#: No configuration file of ours comes near this size (bytes).
-MAX_CONFIG_BYTES = 1 << 20
+__all__ = ["NODE_ID", "NodeId", "PlacePath", "Settings", "canonical_json", "load_toml", "named_pattern", "validate"]
 
 
 class Settings(BaseModel):
@@ -34,31 +32,11 @@ def canonical_json(model: BaseModel, *, exclude: set[str] | None = None) -> byte
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def load_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file. Raises ``ConfigError`` naming the file, and the line where it is not TOML."""
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES} bytes, so not a configuration file")
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file", hint="check the path") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: is a directory, not a file") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="check its permissions") from None
-    try:
-        return tomllib.loads(text.replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
-
-
 def validate(model: type[S], raw: Mapping[str, Any] | bytes, where: str) -> S:
     """Check ``raw`` (a parsed TOML table, or JSON bytes) against ``model``; all faults in one ``ConfigError`` line."""
     try:
         text = raw if isinstance(raw, bytes) else json.dumps(raw)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: {error}", hint="use strings, numbers, true/false, lists and tables") from None
     try:
         return model.model_validate_json(text)
@@ -92,6 +70,20 @@ NODE_ID_WORDS = "a node id: lower-case letters, digits and inner hyphens, at mos
 NodeId = Annotated[str, Field(pattern=named_pattern(NODE_ID, NODE_ID_WORDS))]
 
 
+def _place(path: Path) -> Path:
+    if "\0" in str(path):
+        raise ValueError("a path holds no NUL character")
+    try:
+        path.expanduser()
+    except RuntimeError:
+        raise ValueError(f"{shown(path)}: no such home folder (write the path without ~)") from None
+    return path
+
+
+#: A path as a file names it: relative, absolute, or with ``~`` for a home folder that there is.
+PlacePath = Annotated[Path, AfterValidator(_place)]
+
+
 def _distinct(items: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(items))
 
@@ -99,7 +91,7 @@ def _distinct(items: Iterable[str]) -> list[str]:
 def _describe(item: Any, model: type[BaseModel]) -> str:
     """One fault of pydantic's as ``key: what is wrong (allowed: …)``."""
     location = item["loc"][:-2] if item["loc"][-1:] == ("[key]",) else item["loc"]
-    key = ".".join(_without_tags(model, location)) or "(top level)"
+    key = shown(".".join(_without_tags(model, location))) or "(top level)"
     kind, ctx = item["type"], item.get("ctx", {})
     given = repr(item.get("input"))
     given = given if len(given) <= 60 else given[:57] + "…"
@@ -116,7 +108,8 @@ def _describe(item: Any, model: type[BaseModel]) -> str:
         return f"{key}: {given} is not one of {ctx.get('expected')}"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         discriminator = str(ctx.get("discriminator", "")).strip("'")
-        expected = f" (allowed: {ctx['expected_tags']})" if "expected_tags" in ctx else ""
+        tags = ctx.get("expected_tags") or _tags(model, item["loc"], discriminator)
+        expected = f" (allowed: {tags})" if tags else ""
         if kind == "union_tag_not_found":
             return f"{key}: needs the key {discriminator}{expected}"
         return f"{key}.{discriminator}: {ctx.get('tag')!r} is not known{expected}"
@@ -138,6 +131,16 @@ def _describe(item: Any, model: type[BaseModel]) -> str:
         if str(item["msg"]).startswith("Input should")
         else f"{key}: {item['msg']}"
     )
+
+
+def _tags(model: type[BaseModel], location: tuple[int | str, ...], discriminator: str) -> str:
+    """The values that tell the members of the union at ``location`` apart, as pydantic lists them."""
+    current: Any = model
+    for part in location:
+        current = _inner(current, part) if isinstance(part, str) else current
+    members = current if isinstance(current, list) else []
+    fields = [m.model_fields[discriminator] for m in members if discriminator in m.model_fields]
+    return ", ".join(repr(tag) for f in fields for tag in getattr(f.annotation, "__args__", ()))
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -9,11 +9,11 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator
 
-from fedsecure.config import Settings, load_toml, validate
+from fedsecure.config import PlacePath, Settings, load_toml, validate
 from fedsecure.crypto.names import check_federation
 from fedsecure.data.settings import anchored
 from fedsecure.errors import ConfigError
-from fedsecure.files import exists
+from fedsecure.files import exists, shown
 
 __all__ = ["CoordinatorAddress", "FederationName", "TlsSettings", "anchored_tls", "load_from_folder"]
 
@@ -46,10 +46,10 @@ class TlsSettings(Settings):
     """Files of this side's certificate. `crl`, the list of revoked certificates, must be there when it is named; left
     out, `crl.pem` beside the certificate counts from the moment it is there."""
 
-    key: Path = Path("tls.key")
-    cert: Path = Path("tls.crt")
-    ca: Path = Path("ca.crt")
-    crl: Path | None = None
+    key: PlacePath = Path("tls.key")
+    cert: PlacePath = Path("tls.crt")
+    ca: PlacePath = Path("ca.crt")
+    crl: PlacePath | None = None
 
     @property
     def crl_place(self) -> Path:
@@ -65,7 +65,7 @@ def load_from_folder(model: type[S], folder: Path, name: str, *, hint: str) -> t
     path = folder / name
     if not exists(path, ConfigError):
         raise ConfigError(f"{path}: no such file", hint=hint)
-    return validate(model, load_toml(path), str(path)), path.resolve().parent
+    return validate(model, load_toml(path), shown(path)), path.resolve().parent
 
 
 def anchored_tls(tls: TlsSettings, folder: Path, where: str) -> TlsSettings:

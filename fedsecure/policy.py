@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedsecure.config import Settings, load_toml, named_pattern, validate
 from fedsecure.errors import ConfigError, PolicyError
-from fedsecure.files import exists
+from fedsecure.files import exists, shown
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
 
@@ -208,6 +208,6 @@ def load_policy(path: Path) -> Policy:
             raise PolicyError(
                 f"{path}: no policy, so nothing is allowed", hint="write policy.toml; see policy.example.toml"
             )
-        return validate(Policy, load_toml(path), str(path))
+        return validate(Policy, load_toml(path), shown(path))
     except ConfigError as error:
         raise ConfigError(str(error), hint="until it is right, nothing is allowed") from None

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from fedsecure.compute import ComputeSettings
-from fedsecure.config import Settings
+from fedsecure.config import PlacePath, Settings
 from fedsecure.daemon_settings import FederationName, TlsSettings, anchored_tls, load_from_folder
 from fedsecure.data.settings import AnySource, anchored, anchored_source
 
@@ -38,7 +38,7 @@ class CoordinatorSettings(Settings):
     format: Literal[1]
     federation: FederationName
     listen: str
-    store: Path = Path("store")
+    store: PlacePath = Path("store")
     tls: TlsSettings = TlsSettings()
     limits: LimitSettings = LimitSettings()
     compute: ComputeSettings = ComputeSettings()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from fedsecure.config import NodeId, Settings, named_pattern
+from fedsecure.config import NodeId, PlacePath, Settings, named_pattern
 from fedsecure.errors import ConfigError
 
 __all__ = [
@@ -45,7 +45,7 @@ class FolderSource(_Source):
     """
 
     kind: Literal["folder"]
-    path: Path
+    path: PlacePath
     resize: bool = False
     grey: bool = False
 
@@ -57,7 +57,7 @@ class NpzSource(_Source):
     """
 
     kind: Literal["npz"]
-    path: Path
+    path: PlacePath
     x: str = "x"
     y: str = "y"
 
@@ -68,7 +68,7 @@ class CsvSource(_Source):
     cholesterol of 0); ``levels`` maps, for a categorical column, the file's values to the plan's levels."""
 
     kind: Literal["csv"]
-    path: Path
+    path: PlacePath
     label: str
     columns: dict[str, str] = {}
     levels: dict[str, dict[str, str]] = {}
@@ -95,7 +95,7 @@ class TorchvisionSource(_Source):
 
     kind: Literal["torchvision"]
     name: Literal["MNIST", "FashionMNIST", "KMNIST", "CIFAR10", "CIFAR100"]
-    path: Path
+    path: PlacePath
     split: Literal["train", "test"] = "train"
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from fedsecure.config import NODE_ID, NodeId, Settings, canonical_json, load_toml, named_pattern, validate
 from fedsecure.data.settings import Simulation, anchored_simulation
 from fedsecure.errors import RemoteProtocolError
+from fedsecure.files import shown
 from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings, RoutedSettings
 from fedsecure.plan.models import ModelSettings, check_network
 from fedsecure.plan.presets import preset_settings
@@ -125,10 +126,10 @@ def load_plan(path: Path) -> tuple[Plan, Simulation | None]:
     from the plan file's folder. Raises ``ConfigError`` naming the file, the key and the allowed values."""
     raw = load_toml(path)
     simulation_raw = raw.pop("simulation", None)
-    plan = validate(Plan, _with_preset(raw), str(path))
+    plan = validate(Plan, _with_preset(raw), shown(path))
     if simulation_raw is None:
         return plan, None
-    simulation = validate(_SimulationFile, {"simulation": simulation_raw}, str(path)).simulation
+    simulation = validate(_SimulationFile, {"simulation": simulation_raw}, shown(path)).simulation
     return plan, anchored_simulation(simulation, path.resolve().parent)
 
 

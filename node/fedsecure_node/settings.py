@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from fedsecure.compute import ComputeSettings
-from fedsecure.config import Settings
+from fedsecure.config import PlacePath, Settings
 from fedsecure.daemon_settings import CoordinatorAddress, FederationName, TlsSettings, anchored_tls, load_from_folder
 from fedsecure.data.settings import AnySource, anchored, anchored_source
 from fedsecure.plan import NodeId
@@ -32,9 +32,9 @@ class NodeSettings(Settings):
     node: NodeId
     federation: FederationName
     coordinator: CoordinatorAddress
-    store: Path = Path("store")
-    policy: Path = Path("policy.toml")
-    identity: Path = Path("identity.key")
+    store: PlacePath = Path("store")
+    policy: PlacePath = Path("policy.toml")
+    identity: PlacePath = Path("identity.key")
     tls: TlsSettings = TlsSettings()
     data: AnySource
     compute: ComputeSettings = ComputeSettings()
