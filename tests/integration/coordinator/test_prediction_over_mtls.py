@@ -334,3 +334,22 @@ def test_a_revoked_analyst_is_out_at_once(live):
     (live.folder / "crl.pem").write_bytes((live.enrolled.ca / "crl.pem").read_bytes())
     with pytest.raises(CertificateError, match="analyst carl .* was revoked"):
         carl.models()
+
+
+def test_a_download_that_is_broken_off_gives_its_place_back(live):
+    settings = live.folder / "coordinator.toml"
+    settings.write_text(settings.read_text().replace("chunk_bytes = 1048576", "chunk_bytes = 1024"))
+    live.start(live.routed())
+    digest, anna = live.complete(live.plan()), live.caller("anna")
+    for _ in range(2 * CALLS_EACH):
+        call = anna.predictions.DownloadRouting(pb.DownloadRoutingRequest(analyst_id="anna", plan_digest=digest))
+        assert len(next(call).data) == 1024
+        call.cancel()
+
+    def free():
+        try:
+            return len(anna.routing(digest)) > 400_000
+        except WireError:
+            return False
+
+    live.until(free)
