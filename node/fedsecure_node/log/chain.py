@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -120,13 +120,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A verified log: its records, the length of the complete lines, an incomplete last line (``b""`` if none), and the
-    last complete one."""
+    """A verified log: its records, the length of the complete lines, an incomplete last line (``b""`` if none), the
+    last complete one, and the SHA-256 of all complete ones."""
 
     records: tuple[Record, ...]
     length: int
     torn: bytes
     ending: bytes = b""
+    sha256: hashlib._Hash = field(default_factory=hashlib.sha256, repr=False)
 
     @property
     def tip(self) -> tuple[int, str]:
@@ -167,15 +168,16 @@ def parse_line(line: bytes, seq: int, previous: str, check: Verifier) -> Record:
     return Record(seq, kind, str(time), str(node), hashlib.sha256(signed).hexdigest(), body)
 
 
-def scan(data: bytes, check: Verifier) -> Scan:
-    """Verify every complete line. Raises ``ReleaseLogError`` naming the first record that is wrong."""
+def scan(data: bytes, check: Verifier, after: tuple[int, str] = (0, GENESIS)) -> Scan:
+    """Verify every complete line; ``after``: number and hash of the record before the first one. Raises
+    ``ReleaseLogError`` naming the first record that is wrong."""
     records: list[Record] = []
-    seq, previous, at, start = 0, GENESIS, 0, 0
+    (seq, previous), at, start = after, 0, 0
     while (end := data.find(b"\n", at)) >= 0:
         record = parse_line(data[at:end], seq + 1, previous, check)
         records.append(record)
         seq, previous, start, at = record.seq, record.hash, at, end + 1
-    return Scan(tuple(records), at, data[at:], data[start:at])
+    return Scan(tuple(records), at, data[at:], data[start:at], hashlib.sha256(data[:at]))
 
 
 def check_head(found: Scan, head: Head | None, check: Verifier) -> None:

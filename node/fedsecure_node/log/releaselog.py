@@ -1,7 +1,8 @@
 """Appending to the release log: under a lock, durable with its signed head, and repaired after a crash.
 
 The whole log is verified when a daemon starts and by every verb that reads it. Between its appends a daemon only looks
-whether file and head are still those that it verified or wrote last; when either is not, it verifies the whole again.
+whether file and head are still those that it verified or wrote last; when another process added to it, it compares the
+SHA-256 of what was there and verifies what is new; when anything else changed, it verifies the whole again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import hashlib
 import itertools
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,8 +38,9 @@ from fedsecure_node.log.chain import (
     scan,
     verify_log,
 )
+from fedsecure_node.log.known import Known
 from fedsecure_node.log.queries import QueryTally
-from fedsecure_node.log.releases import Release, advance, fold
+from fedsecure_node.log.releases import Release, advance
 from fedsecure_node.log.witness import Witness
 
 __all__ = ["ReleaseLog", "Signer"]
@@ -58,21 +61,6 @@ class Signer(Protocol):
     def sign(self, label: str, payload: bytes) -> bytes:
         """Sign under a domain label."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Verified:
-    """The log when it was last verified or written: where and how it ends, every release in brief, and the queries of
-    the last hour."""
-
-    seq: int
-    hash: str
-    length: int
-    ending: bytes
-    head: Head | None
-    stamp: tuple[int, ...]
-    releases: dict[int, Release]
-    queries: QueryTally
 
 
 class ReleaseLog:
@@ -100,16 +88,17 @@ class ReleaseLog:
         self._set_head = set_head
         self._clock = clock
         self._witness = witness
-        self._verified: _Verified | None = None
+        self._verified: Known | None = None
+        self._turn = threading.RLock()  # several threads may hold the lock file for reading at once
 
     def releases(self) -> Mapping[int, Release]:
         """Every release in its state, in brief, by number. Raises ``ReleaseLogError``."""
-        with file_lock(self._lock, exclusive=False):
+        with file_lock(self._lock, exclusive=False), self._turn:
             return self._current().releases
 
     def queries(self) -> QueryTally:
         """The queries of the last hour, for the one thread that answers them. Raises ``ReleaseLogError``."""
-        with file_lock(self._lock, exclusive=False):
+        with file_lock(self._lock, exclusive=False), self._turn:
             return self._current().queries
 
     def recover(self) -> str:
@@ -127,7 +116,7 @@ class ReleaseLog:
             self._witness.check(found.records, self._check)
             if head is not None and head.seq == found.tip[0] and self._witness.read() != head:
                 self._witness.write(head)
-            self._verified = self._as_verified(found, head)
+            self._verified = self._as_known(found, head)
             if found.records and (head is None or head.seq < found.tip[0]):
                 self._move_head(*found.tip, found.length)
                 return f"release log: the head now names record {found.tip[0]}, written just before a crash"
@@ -161,11 +150,11 @@ class ReleaseLog:
 
     def records(self) -> tuple[Record, ...]:
         """All records, verified. Raises ``ReleaseLogError``."""
-        with file_lock(self._lock, exclusive=False):
+        with file_lock(self._lock, exclusive=False), self._turn:
             head = self._head()
             found = verify_log(self._path, head, self._check)
             self._witness.check(found.records, self._check)
-            self._verified = self._as_verified(found, head)
+            self._verified = self._as_known(found, head)
             return found.records
 
     def append(self, kind: str, body: Mapping[str, Any], *, only_if: Callable[[Mapping[int, Release]], None]) -> Record:
@@ -178,16 +167,11 @@ class ReleaseLog:
             known = self._current()
             only_if(known.releases)
             record, line = self._compose(known.seq, known.hash, kind, body)
-            release = advance(known.releases, record)
+            advance(known.releases, record)  # raises when its release does not allow it
             self._verified = None  # until file and head are both on the disk
             self._write(line, at=known.length)
             head = self._move_head(record.seq, record.hash, known.length + len(line))
-            if release is not None:
-                known.releases[release.number] = release.brief()
-            known.queries.add(record)
-            self._verified = replace(
-                known, seq=record.seq, hash=record.hash, length=head.length, ending=line, head=head, stamp=self._stamp()
-            )
+            self._verified = known.with_record(record, line, head, self._stamp())
             return record
 
     def begin_anew(self, *, by: str, reason: str) -> Record:
@@ -244,22 +228,27 @@ class ReleaseLog:
         digest = hashlib.sha256(signed).hexdigest()
         return Record(seq + 1, kind, str(fields["time"]), self._node, digest, dict(body)), line
 
-    def _current(self) -> _Verified:
-        """The log as it is now, verified: what we know of it when it is still as we left it, else all of it anew."""
+    def _current(self) -> Known:
+        """The log as it is now, verified: what we know of it when it is still as we left it, with what another process
+        added in order; else all of it anew."""
         head = self._head()
         known = self._verified
         if known is None or head != known.head or self._stamp() != known.stamp or self._ending(known) != known.ending:
-            found = verify_log(self._path, head, self._check)
-            self._witness.check(found.records, self._check)
-            known = self._as_verified(found, head)
+            stamp, data = self._stamp(), read_log(self._path)
+            self._verified = None
+            followed = known.followed_by(data, head, self._witness.read(), self._check, stamp) if known else None
+            known = followed or self._whole(head)
             self._verified = known
         return known
 
-    def _as_verified(self, found: Scan, head: Head | None) -> _Verified:
-        releases = {number: release.brief() for number, release in fold(found.records).items()}
-        seq, digest = found.tip
-        queries = QueryTally.of(found.records)
-        return _Verified(seq, digest, found.length, found.ending, head, self._stamp(), releases, queries)
+    def _whole(self, head: Head | None) -> Known:
+        """All of the log, verified. Raises ``ReleaseLogError``."""
+        found = verify_log(self._path, head, self._check)
+        self._witness.check(found.records, self._check)
+        return self._as_known(found, head)
+
+    def _as_known(self, found: Scan, head: Head | None) -> Known:
+        return Known.of(found, head, self._stamp())
 
     def _stamp(self) -> tuple[int, ...]:
         """What changes when anybody writes to the file or puts another in its place."""
@@ -270,7 +259,7 @@ class ReleaseLog:
                 return ()
         return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
 
-    def _ending(self, known: _Verified) -> bytes:
+    def _ending(self, known: Known) -> bytes:
         if not known.ending:
             return b""
         with faults(self._path, "read"), self._path.open("rb") as file:

@@ -156,3 +156,32 @@ def test_an_answer_reads_no_old_record_of_the_log(serving, monkeypatch):
     serving.ask()
     assert scans == []
     assert [entry.answered for entry in entries(serving.records)] == [True, True, False, True]
+
+
+def test_threads_that_read_the_log_at_once_take_in_what_a_verb_added_once(serving, reopened, make_release):
+    """Both hold the lock for reading; the state of the release must follow the verb's record by one step alone."""
+    import threading
+
+    from fedsecure_node.log.decisions import decide
+
+    faults = []
+    for round_ in (3, 4, 5, 6):
+        release, _ = make_release(round_=round_, hold=True, gate=None)
+        serving.log.releases()
+        decide(reopened(), release.number, release=True, by="a person", reason="")
+        ready = threading.Barrier(4)
+
+        def read(number=release.number, ready=ready):
+            ready.wait()
+            try:
+                assert serving.log.releases()[number].state == "cleared"
+                serving.log.queries()
+            except Exception as error:
+                faults.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert faults == []
