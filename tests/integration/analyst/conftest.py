@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
+from fedsecure.analyst.session import Question, predict
 from fedsecure.analyst.settings import CONFIG_NAME, AnalystSettings, load_settings
 from fedsecure.crypto.sealing import SealingKey, seal
 from fedsecure.crypto.statements import Signer
@@ -249,3 +250,15 @@ def queries(tmp_path: Path):
 @pytest.fixture
 def toy_method():
     return lambda plan: Toy()
+
+
+@pytest.fixture
+def ask(world, queries, toy_method):
+    """Asks in the sealed form: records for nodes a, b, a unless it is told others."""
+
+    def run(rows=([3.0, 1.0], [1.0, 3.0], [3.0, 1.0]), settings=None, **how):
+        paths = how.pop("paths", None) or (queries(rows),)
+        question = Question(tuple(paths), how.pop("run", world.plan.digest()), **how)
+        return predict(settings or world.settings, question, toy_method)
+
+    return run
