@@ -108,6 +108,20 @@ def test_a_late_answer_is_none_even_before_anyone_looked(relay):
         relay.answer("a", query, b"late", 10.0)
 
 
+def test_a_query_that_nobody_waits_for_any_more_is_not_given_out(relay):
+    ask(relay)
+    newer = ask(relay, deadline=20.0)
+    assert relay.take("a", 10.0).id == newer
+
+
+def test_an_answered_query_makes_room(relay):
+    for _ in range(2 * MAX_EACH):
+        query = ask(relay)
+        relay.take("a", 1.0)
+        relay.answer("a", query, b"answer", 1.0)
+        assert relay.reply(query, 1.0) == b"answer"
+
+
 def test_a_dropped_query_is_forgotten(relay):
     query = ask(relay)
     relay.take("a", 1.0)
