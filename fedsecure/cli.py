@@ -11,6 +11,8 @@ from fedsecure import __version__
 from fedsecure.commands.output import fail
 from fedsecure.errors import FedSecureError, StoreError
 from fedsecure.files import shown
+from fedsecure.signals import asked_to_stop
+from fedsecure.threads import lacks_thread, no_thread
 
 __all__ = ["app", "main"]
 
@@ -62,6 +64,8 @@ def main() -> None:
         sys.stderr.flush()
     except OSError:  # the disk that output goes to is full: the exit code still has to tell what happened
         os._exit(code)
+    if asked_to_stop():  # a daemon that has stopped: no thread of a library keeps its process
+        os._exit(code)
     sys.exit(code)
 
 
@@ -77,6 +81,10 @@ def run(arguments: list[str]) -> int:
         if error.filename is None:
             raise
         return fail(StoreError(f"{shown(str(error.filename))}: {error.strerror}", hint="check the path and the disk"))
+    except RuntimeError as error:
+        if not lacks_thread(error):
+            raise
+        return fail(no_thread("this command"))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         return 130

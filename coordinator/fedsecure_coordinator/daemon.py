@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import TracebackType
 
@@ -16,6 +15,7 @@ import grpc
 from fedsecure.errors import ConfigError, FedSecureError
 from fedsecure.files import private_folder
 from fedsecure.locks import DAEMON_LOCK, daemon_lock
+from fedsecure.threads import lacks_thread, threads_needed
 from fedsecure.wire.credentials import TlsFiles, server_credentials
 from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from fedsecure.wire.v1.prediction_pb2_grpc import add_PredictionServicer_to_server
@@ -25,6 +25,7 @@ from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
 from fedsecure_coordinator.listening import check_listen
 from fedsecure_coordinator.notices import Notice
+from fedsecure_coordinator.pool import CallPool
 from fedsecure_coordinator.prediction.board import Board
 from fedsecure_coordinator.prediction.dispatcher import Dispatcher
 from fedsecure_coordinator.prediction.models import Models
@@ -111,7 +112,8 @@ class Daemon:
             self.dispatcher = Dispatcher()
             self._board = Board(self.journal, self.dispatcher)
             self._server = self._build_server(uploads)
-            self._server.start()
+            with threads_needed("its server"):
+                self._server.start()
             stack.callback(self._shut_down)
             self._start_thread("timer", self._tick)
             self._start_thread("worker", self._work)
@@ -132,7 +134,7 @@ class Daemon:
         # two long polls and a transfer for each node, the analysts' share, and calls that end at once
         threads = 3 * limits.max_nodes + CALLS_EACH * limits.max_analysts + 8
         server = grpc.server(
-            ThreadPoolExecutor(threads, thread_name_prefix="call"),
+            CallPool(threads),
             maximum_concurrent_rpcs=threads + SPARE_CALLS,
             options=[
                 ("grpc.so_reuseport", 0),
@@ -221,7 +223,8 @@ class Daemon:
                 self._stop.set()
 
         thread = threading.Thread(target=guarded, name=name, daemon=True)
-        thread.start()
+        with threads_needed(f"the {name}"):
+            thread.start()
         self._threads.append(thread)
         if waited_for:
             self._waited_for.append(thread)
@@ -229,7 +232,12 @@ class Daemon:
     def _shut_down(self) -> None:
         """Stop accepting, send long polls home, let transfers end, stop the worker. State is on disk all along."""
         self._stop.set()
-        stopped = self._server.stop(GRACE_SECONDS)
+        try:
+            stopped = self._server.stop(GRACE_SECONDS)
+        except RuntimeError as error:  # gRPC ends late calls in a thread, and the machine may refuse it
+            if not lacks_thread(error):
+                raise
+            stopped = threading.Event()
         self.registry.close()
         self.dispatcher.close()
         stopped.wait(2 * GRACE_SECONDS)

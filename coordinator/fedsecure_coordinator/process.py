@@ -27,6 +27,8 @@ __all__ = ["run_daemon"]
 
 #: The live table shows the runs that go on, and this many of the last that ended.
 SHOWN = 10
+#: What an orderly end may take, calls and an update included, before the process is left (seconds).
+STOP_SECONDS = 25.0
 
 
 def run_daemon(
@@ -84,7 +86,7 @@ def _serve(
         listen=progress.notice,
         warm_up=settings.compute.apply,
     )
-    with stop_on_signals(daemon.stop), daemon:
+    with stop_on_signals(daemon.stop, grace=STOP_SECONDS, last_words=_last_words), daemon:
         started.append(daemon)
         for path in plans:
             row, _ = submit_plan(daemon.journal, path, max_nodes=settings.limits.max_nodes)
@@ -100,6 +102,11 @@ def _serve(
         aborted = [r for r in daemon.journal.runs() if r.phase == "ABORTED"]
     if exit_when_done and not stopped and aborted:
         raise _run_aborted(aborted)
+
+
+def _last_words(grace: float) -> str:
+    """What the log says, by way of standard error, of a daemon that is left as it is."""
+    return f"the coordinator did not stop within {grace:g} s: its process is left at once; its store is whole"
 
 
 def _run_aborted(rows: Sequence[RunRow]) -> RunAborted:

@@ -19,7 +19,7 @@ from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.witness import Witness
 from fedsecure_node.plans.institution import PolicyWatch
 from fedsecure_node.plans.localdata import LoadData, LocalData
-from fedsecure_node.progress import InTurn, Reporter, make_reporter
+from fedsecure_node.progress import InTurn, Reporter, last_words, make_reporter
 from fedsecure_node.serving.admission import Admission
 from fedsecure_node.serving.answering import Answerer
 from fedsecure_node.serving.desk import QueryDesk
@@ -86,7 +86,9 @@ def run_node(
     try:
         if not exists(settings.store):
             _check_never_had_one(settings)
-        with Store(settings.store) as store, daemon_lock(store.folder, "node"), stop_on_signals(stop.set):
+        words = partial(last_words, log_format or settings.log.format)
+        stoppable = stop_on_signals(stop.set, last_words=words)
+        with Store(settings.store) as store, daemon_lock(store.folder, "node"), stoppable:
             store.clean()
             log = open_log(store, settings)
             if repaired := log.recover():

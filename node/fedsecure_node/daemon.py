@@ -15,6 +15,7 @@ from fedsecure.errors import (
     WireError,
 )
 from fedsecure.method import Cancelled
+from fedsecure.threads import lacks_thread, threads_needed
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
@@ -66,7 +67,8 @@ class NodeDaemon:
     def run(self) -> None:
         """Serve. Returns after an orderly stop; raises what cannot be mended by trying again, or, with
         ``exit_when_done``, the reason for which a run did not complete."""
-        self._desks.queries.start()
+        with threads_needed("the queries"):
+            self._desks.queries.start()
         try:
             self._connections()
         except Cancelled:
@@ -84,9 +86,10 @@ class NodeDaemon:
         while not self._stop.is_set():
             self._check()
             try:
-                link = self._connect(self._stop)
+                with threads_needed("a connection"):
+                    link = self._connect(self._stop)
             except WireError as error:
-                self._reporter.say("unreachable", f"coordinator: {error}; trying again")
+                self._reporter.say("unreachable", f"{error}; trying again")
                 backoff.wait()
                 continue
             if self._serve(link, backoff):
@@ -102,19 +105,22 @@ class NodeDaemon:
         self._reporter.say("connected", f"connected to {link.destination.address} ({link.destination.certificate})")
         try:
             self._desks.queries.use(link)
-            while not self._stop.is_set():
-                self._check()
-                self._desks.plans.tend(link)
-                if self._all_done():
-                    return True
-                self._take_work(link)
-                backoff.reset()
+            with threads_needed("the work of a run"):
+                while not self._stop.is_set():
+                    self._check()
+                    self._desks.plans.tend(link)
+                    if self._all_done():
+                        return True
+                    self._take_work(link)
+                    backoff.reset()
         except WireError as error:
-            self._reporter.say("disconnected", f"coordinator: {error}; connecting again")
+            self._reporter.say("disconnected", f"{error}; connecting again")
             backoff.wait()
         finally:
             self._desks.queries.use(None)
-            link.client.close()
+            if not link.client.close():
+                text = "the connection does not close and is given up: this machine is out of threads, or gRPC hangs"
+                self._reporter.say("given-up", text)
         return False
 
     def _take_work(self, link: Link) -> None:
@@ -138,6 +144,8 @@ class NodeDaemon:
         except (WireError, Cancelled, CertificateError, ReleaseLogError, StoreError, ConfigError):
             raise
         except Exception as error:
+            if lacks_thread(error):
+                raise  # it passes: no reason to leave a run
             stage = f"round {work.round + 1}, exchange {work.exchange[:40]}"
             desks.plans.leave(work.plan_digest, as_error(error), stage, link)
             self._close_releases(work.plan_digest, "the node left the run")

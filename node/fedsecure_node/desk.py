@@ -8,6 +8,7 @@ from typing import Literal
 from fedsecure.errors import ConfigError, FedSecureError, PolicyError, RemoteProtocolError
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
+from fedsecure.threads import lacks_thread
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.link.connect import Link
 from fedsecure_node.plans.approvals import Verdict, consider, standing
@@ -122,6 +123,8 @@ class PlanDesk:
             if judged.policy is not None:
                 judged.policy.check_records(len(taking_part(data, judged.policy)))
         except Exception as error:
+            if lacks_thread(error):
+                raise  # it passes, and says nothing of the records
             self._unfit[seen.digest] = (seen.decided_ms, judged.policy)
             self.failures[seen.digest] = known = as_error(error)
             self._reporter.say("unfit", f"plan {seen.name}: {known}", plan=seen.digest)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TextIO
 
 from fedsecure_node.text import printable
 
-__all__ = ["InTurn", "JsonReporter", "PlainReporter", "Reporter", "RichReporter", "make_reporter"]
+__all__ = ["InTurn", "JsonReporter", "PlainReporter", "Reporter", "RichReporter", "last_words", "make_reporter"]
 
 #: A plain log gets a line of progress at each of these parts of a computation.
 PROGRESS_PARTS = 4
@@ -35,6 +35,15 @@ class Reporter(Protocol):
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def last_words(form: str, grace: float) -> str:
+    """The line of a log of format ``form`` for a node that does not end within ``grace`` seconds and is left as it
+    is."""
+    text = f"the node did not stop within {grace:g} s: its process is left at once; all that counts is in the store"
+    if form == "json":
+        return json.dumps({"time": _now(), "event": "left-at-once", "message": text})
+    return f"{_now()} {text}"
 
 
 class _LineReporter:

@@ -12,6 +12,7 @@ import grpc
 from fedsecure import __version__
 from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.wire.codec import PROTOCOL
+from fedsecure.wire.line import Line
 from fedsecure.wire.status import from_rpc_error
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
@@ -49,7 +50,7 @@ class CoordinatorClient:
     coordinator's error."""
 
     def __init__(self, channel: grpc.Channel, node_id: str, stop: threading.Event) -> None:
-        self._channel = channel
+        self._line = Line(channel)
         self._stub: Any = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
         self._node = node_id
         self._stop = stop
@@ -57,14 +58,15 @@ class CoordinatorClient:
 
     def queries(self, stop: threading.Event) -> QueryClient:
         """The calls of routed prediction, over the same connection: for another thread, with a ``stop`` of its own."""
-        return QueryClient(self._channel, self._node, stop)
+        return QueryClient(self._line, self._node, stop)
 
-    def close(self) -> None:
-        """Close the channel; calls in flight end."""
-        self._channel.close()
+    def close(self) -> bool:
+        """Close the channel within seconds; calls in flight end. Returns whether it is closed, rather than given up."""
+        return self._line.close()
 
     def _call(self, method: Any, request: Any, *, timeout: float = CALL_S) -> Any:
-        return await_call(method.future(request, timeout=timeout), self._stop)
+        call = self._line.begin(lambda: method.future(request, timeout=timeout))
+        return await_call(call, self._stop, within=timeout)
 
     def hello(self, *, federation: str, now_ms: Callable[[], int]) -> Greeting:
         """Greet; check protocol and federation. Raises ``RemoteProtocolError`` naming which differs."""
@@ -111,8 +113,9 @@ class CoordinatorClient:
     def next_work(self, digests: list[str], wait_ms: int, wake: Callable[[], bool]) -> pb.NextWorkReply | None:
         """Ask what to do; waits at most ``wait_ms``. ``None`` when ``wake`` said that something changed here first."""
         request = pb.NextWorkRequest(node_id=self._node, wait_ms=wait_ms, plan_digests=digests)
-        call = self._stub.NextWork.future(request, timeout=CALL_S + wait_ms / 1000)
-        return cast("pb.NextWorkReply | None", await_call(call, self._stop, wake))
+        timeout = CALL_S + wait_ms / 1000
+        call = self._line.begin(lambda: self._stub.NextWork.future(request, timeout=timeout))
+        return cast("pb.NextWorkReply | None", await_call(call, self._stop, wake, within=timeout))
 
     def download(self, digest: str, size: int) -> bytes:
         """A broadcast of ``size`` bytes; after a break it goes on where it stopped. Its digest is the
@@ -132,7 +135,7 @@ class CoordinatorClient:
 
     def _download_from(self, digest: str, size: int, held: bytearray) -> None:
         request = pb.DownloadRequest(node_id=self._node, digest=digest, offset=len(held))
-        call = self._stub.Download(request, timeout=TRANSFER_S + size / SLOWEST_LINE)
+        call = self._line.begin(lambda: self._stub.Download(request, timeout=TRANSFER_S + size / SLOWEST_LINE))
         try:
             for chunk in call:
                 check_stop(self._stop)
@@ -190,7 +193,8 @@ class CoordinatorClient:
                 yield pb.UploadMessage(data=data[at : at + self._chunk])
 
         timeout = TRANSFER_S + len(data) / SLOWEST_LINE
-        reply: Any = await_call(self._stub.Upload.future(messages(), timeout=timeout), self._stop)
+        call = self._line.begin(lambda: self._stub.Upload.future(messages(), timeout=timeout))
+        reply: Any = await_call(call, self._stop, within=timeout)
         return bool(reply.complete)
 
     def __repr__(self) -> str:

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import grpc
-
-from fedsecure.errors import RemoteProtocolError, WireError
+from fedsecure.errors import RemoteProtocolError
+from fedsecure.wire.line import Line
 from fedsecure.wire.v1 import prediction_pb2 as pb
 from fedsecure.wire.v1.prediction_pb2_grpc import PredictionStub
 from fedsecure_node.link.transfer import await_call
@@ -20,22 +19,20 @@ CALL_S = 30.0
 
 
 class QueryClient:
-    """Calls of one node over a channel that others use as well. Each raises ``WireError`` when the line breaks or the
+    """Calls of one node over a line that others use as well. Each raises ``WireError`` when the line breaks or the
     channel was closed, else the coordinator's error."""
 
-    def __init__(self, channel: grpc.Channel, node_id: str, stop: threading.Event) -> None:
-        self._stub: Any = PredictionStub(channel)  # type: ignore[no-untyped-call]
+    def __init__(self, line: Line, node_id: str, stop: threading.Event) -> None:
+        self._line = line
+        self._stub: Any = PredictionStub(line.channel)  # type: ignore[no-untyped-call]
         self._node = node_id
         self._stop = stop
 
     def _call(
         self, method: Any, request: Any, *, timeout: float = CALL_S, wake: Callable[[], bool] | None = None
     ) -> Any:
-        try:
-            call = method.future(request, timeout=timeout)
-        except ValueError:  # how gRPC says it
-            raise WireError("the connection to the coordinator was closed", hint="it is made anew") from None
-        return await_call(call, self._stop, wake)
+        call = self._line.begin(lambda: method.future(request, timeout=timeout))
+        return await_call(call, self._stop, wake, within=timeout)
 
     def serve(self, digests: Sequence[str], key: pb.SignedStatement) -> None:
         """Say which runs this node answers queries about, and the key to seal them to."""

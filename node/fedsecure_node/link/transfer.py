@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -20,6 +22,8 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 #: How often a waiting call looks whether it should stop (seconds).
 LOOK_S = 0.2
+#: A call that is not over so long after its deadline never will be: nothing watches over it (seconds).
+OVERDUE_S = 10.0
 _jitter = random.SystemRandom()
 
 T = TypeVar("T")
@@ -56,13 +60,22 @@ class Backoff:
         return pause
 
 
-def await_call(call: grpc.Future[T], stop: threading.Event, wake: Callable[[], bool] | None = None) -> T | None:
-    """The answer of a call; ``None`` when ``wake`` said yes first. Raises ``Cancelled`` at a stop, or the peer's
-    error."""
+def await_call(
+    call: grpc.Future[T],
+    stop: threading.Event,
+    wake: Callable[[], bool] | None = None,
+    *,
+    within: float = math.inf,
+) -> T | None:
+    """The answer of a call; ``None`` when ``wake`` said yes first. Raises ``Cancelled`` at a stop, the peer's error, or
+    ``WireError`` when gRPC itself does not end the call ``OVERDUE_S`` after the ``within`` seconds that it had."""
+    end = time.monotonic() + within + OVERDUE_S
     while True:
         try:
             return call.result(timeout=LOOK_S)
         except grpc.FutureTimeoutError:
+            if time.monotonic() > end:
+                raise WireError("a call to the coordinator was never ended", hint="it is tried again") from None
             if stop.is_set():
                 call.cancel()
                 check_stop(stop)

@@ -1,0 +1,96 @@
+"""A coordinator on a machine that starts no further thread: it serves with those it has, and always stops."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from fedsecure_coordinator.pool import CallPool
+
+#: While the file ``full`` is in the coordinator's folder, no thread starts in its process.
+BODY = """
+import pathlib, sys, threading
+full = pathlib.Path(sys.argv[1]) / "full"
+def start(thread, kept=threading.Thread.start):
+    if full.exists():
+        raise RuntimeError("can't start new thread")
+    kept(thread)
+threading.Thread.start = start
+sys.argv = ["fedsecure", "coordinator", "run", "--dir", sys.argv[1]]
+from fedsecure.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def process(coordinator_folder):
+    log = coordinator_folder / "log"
+    with log.open("wb") as out:
+        made = subprocess.Popen(
+            [sys.executable, "-c", BODY, str(coordinator_folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    end = time.monotonic() + 60
+    while "listening on" not in log.read_text():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+    made.port = int(log.read_text().split("listening on 127.0.0.1:")[1].split()[0])
+    made.log = log
+    yield made
+    if made.poll() is None:
+        made.kill()
+    made.wait(60)
+
+
+def test_it_serves_on_with_the_threads_it_has_and_stops(process, coordinator_folder, dial):
+    caller = dial("a", process.port)
+    assert caller.hello().federation
+    (coordinator_folder / "full").touch()
+    waiting = threading.Thread(target=lambda: caller.work(wait_ms=3000), daemon=True)
+    waiting.start()  # takes the one thread that there is, so that the next call asks for another
+    time.sleep(0.5)
+    for _ in range(3):
+        assert caller.hello().federation
+    waiting.join(30)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(40) == 0
+    text = process.log.read_text()
+    assert "this machine cannot start another thread: calls wait" in text
+    assert "Traceback" not in text
+
+
+def test_a_pool_keeps_a_call_for_the_threads_there_are(monkeypatch):
+    with CallPool(4) as pool:
+        free, held = threading.Event(), threading.Event()
+
+        def hold():
+            held.set()
+            free.wait(20)
+
+        pool.submit(hold)
+        assert held.wait(20)
+
+        def refuse(thread):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        later = pool.submit(lambda: "answered")
+        free.set()
+        assert later.result(20) == "answered"
+
+
+def test_another_fault_of_a_thread_is_not_hidden(monkeypatch):
+    def broken(thread):
+        raise RuntimeError("another fault")
+
+    with CallPool(1) as pool:
+        monkeypatch.setattr(threading.Thread, "start", broken)
+        with pytest.raises(RuntimeError, match="another fault"):
+            pool.submit(print)
