@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from fedsecure.analyst.settings import AnalystSettings
 from fedsecure.data import settings as data
 from fedsecure.plan import Plan
 from fedsecure.plan.presets import PRESETS
@@ -31,23 +32,28 @@ the file, the key and what is allowed.
 """
 
 
-def _bounds(metadata: tuple[Any, ...]) -> list[str]:
-    signs = {
-        "ge": ">=",
-        "gt": ">",
-        "le": "<=",
-        "lt": "<",
-        "pattern": "matching",
-        "min_length": "length >=",
-        "max_length": "length <=",
-    }
-    found = []
+def _bounds(metadata: tuple[Any, ...], unit: str = "characters") -> list[str]:
+    """Range, length (in ``unit``) and pattern that ``metadata`` asks for, in words."""
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "pattern": "matching"}
+    found, length = [], {}
     for item in (part for whole in metadata for part in (whole, *getattr(whole, "metadata", ()))):
         for name, sign in signs.items():
             value = getattr(item, name, None)
             if value is not None:
                 found.append(f"{sign} `{value}`" if name == "pattern" else f"{sign} {value}")
-    return found
+        for name in ("min_length", "max_length"):
+            if getattr(item, name, None) is not None:
+                length[name] = getattr(item, name)
+    return [*_length(length.get("min_length", 0), length.get("max_length"), unit), *found]
+
+
+def _length(least: int, most: int | None, unit: str) -> list[str]:
+    """``1 to 200 characters``, ``at most 1000 entries``, ``1 character``; nothing when there is no bound."""
+    if most is None:
+        return [f"at least {least} {unit}"] if least else []
+    if least == most:
+        return [f"{most} {unit.removesuffix('s') if most == 1 else unit}"]
+    return [f"{least} to {most} {unit}" if least else f"at most {most} {unit}"]
 
 
 def _allowed(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
@@ -60,14 +66,23 @@ def _allowed(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
         parts = [_allowed(a) for a in arguments if a is not type(None)]
         return ", ".join([" or ".join(parts), *_bounds(metadata)])
     if origin is tuple:
-        inner = [a for a in arguments if a is not Ellipsis]
-        return ", ".join([f"list of {_allowed(inner[0])}", *_bounds(metadata)])
+        return _list(arguments, metadata)
     if origin is dict:
-        return f"table of {_allowed(arguments[1])}"
+        return ", ".join([f"table of {_allowed(arguments[1])}", *_bounds(metadata, "entries")])
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
-    names = {int: "integer", float: "number", str: "text", bool: "true or false", Path: "path"}
+    names = {int: "integer", float: "number", str: "text", bool: "true or false", Path: "path", Any: "any value"}
     return ", ".join([names.get(annotation, getattr(annotation, "__name__", str(annotation))), *_bounds(metadata)])
+
+
+def _list(arguments: tuple[Any, ...], metadata: tuple[Any, ...]) -> str:
+    """A list of any length whose entries are alike, or one of fixed length whose entries each have their own range."""
+    if arguments[-1] is Ellipsis:
+        entry = _allowed(arguments[0])
+        length = _bounds(metadata, "entries")
+        inner = f" of {entry}" if ", " not in entry else f", each {entry}"
+        return ", ".join(["list", *length]) + inner if length or ", " in entry else f"list of {entry}"
+    return f"list of {len(arguments)}: " + "; ".join(_allowed(a) for a in arguments)
 
 
 def _default(field: Any) -> str:
@@ -113,6 +128,7 @@ def page() -> str:
     for title, model in (
         ("A plan", Plan), ("`[simulation]` of a plan file", data.Simulation), ("policy.toml", Policy),
         ("node.toml", NodeSettings), ("coordinator.toml", CoordinatorSettings),
+        ("analyst.toml", AnalystSettings),
     ):  # fmt: skip
         lines += [f"## {title}\n", *_section(model, "###", done)]
     lines += ["## Presets\n", "What `preset` lays under the keys that the plan file does not name.\n"]

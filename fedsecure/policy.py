@@ -13,6 +13,7 @@ from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.files import exists, shown
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
+from fedsecure.plan.size import header_bytes, release_bytes
 
 __all__ = [
     "BroadcastRules",
@@ -54,19 +55,23 @@ class PlanRules(Settings):
 class CondensationRules(Settings):
     """Rules for condensed data and class statistics. ``init``: allowed initialisations. ``min_records_per_class``: the
     least ``min_count`` that a plan may condense or average a class from. ``group_rule``: with averaged initialisation,
-    ``ipc * init_n`` may not pass half the records of a class (FedAF page, section 2.9)."""
+    ``ipc * init_n`` may not pass half the records of a class (FedAF page, section 2.9). ``fresh_queries``: whether the
+    records may be asked anew at every step, by a fresh batch or a fresh network; where not, ``max_networks`` bounds the
+    networks that they answer to in a round."""
 
     init: tuple[Init, ...] = ("noise",)
     max_ipc: int = Field(50, ge=1)
     min_records_per_class: int = Field(10, ge=1)
     group_rule: bool = True
     fresh_queries: bool = False
+    max_networks: int = Field(20, ge=1)
     max_logit_clip: LogitClip = 100.0
 
 
 class ReleaseRules(Settings):
     """Rules for what leaves. ``hold``: every release waits until a person says ``node release`` or ``node
-    refuse``."""
+    refuse``. ``max_bytes`` of one release and ``max_bytes_per_run`` of all releases of a run: a plan that can need more
+    is refused, and the gate counts them again as they leave."""
 
     hold: bool = False
     max_bytes: int = Field(64 * 2**20, ge=1)
@@ -112,7 +117,11 @@ class Policy(Settings):
     def violations(self, plan: Plan) -> list[str]:
         """Each rule that ``plan`` breaks, as ``rule: what the plan asks (allowed: …)``; empty when it may be
         approved."""
-        return [*self._plan_violations(plan), *self._condensation_violations(plan)]
+        return [
+            *self._plan_violations(plan),
+            *self._condensation_violations(plan),
+            *self._release_violations(plan),
+        ]
 
     def check_plan(self, plan: Plan) -> None:
         """Raise ``PolicyError`` naming every broken rule."""
@@ -191,13 +200,37 @@ class Policy(Settings):
                 f"from {method.min_count} records (allowed: min_count >= 2 * ipc * init_n = "
                 f"{2 * method.ipc * method.init_n})"
             )
-        if method.real_means == "batch" and not rules.fresh_queries:
-            yield "condensation.fresh_queries: real_means 'batch' asks the records at every step (allowed: 'exact')"
+        if not rules.fresh_queries:
+            yield from self._query_violations(method)
         if isinstance(method, FedAFSettings) and rules.max_logit_clip != "none":
             if method.logit_clip == "none":
                 yield f"condensation.max_logit_clip: logits unclipped (allowed: logit_clip <= {rules.max_logit_clip:g})"
             elif method.logit_clip > rules.max_logit_clip:
                 yield f"condensation.max_logit_clip: {method.logit_clip:g} (allowed: <= {rules.max_logit_clip:g})"
+
+    def _query_violations(self, method: CondensationSettings) -> Iterator[str]:
+        """How often the records may be asked in a round, where they may not be at every step."""
+        anew, most = [], self.condensation.max_networks
+        if method.real_means == "batch":
+            anew.append("real_means 'batch' (allowed: 'exact')")
+        if method.networks == method.steps > 1:
+            how = "'step'" if method.resample == "step" else f"'interval' of {method.resample_interval}"
+            anew.append(f"resample {how} (allowed: 'round', or 'interval' of two steps and more)")
+        if anew:
+            yield f"condensation.fresh_queries: the records are asked anew at every step: {' and '.join(anew)}"
+        if method.networks > most:
+            yield f"condensation.max_networks: {method.networks} networks a round (allowed: <= {most})"
+
+    def _release_violations(self, plan: Plan) -> Iterator[str]:
+        """What a node may have to send, before anything is computed."""
+        rules, most = self.release, release_bytes(plan) + header_bytes(plan)
+        if most > rules.max_bytes:
+            yield f"release.max_bytes: a release of up to {most} bytes (allowed: <= {rules.max_bytes})"
+        if most * plan.rounds > rules.max_bytes_per_run:
+            yield (
+                f"release.max_bytes_per_run: up to {most * plan.rounds} bytes in {plan.rounds} rounds "
+                f"(allowed: <= {rules.max_bytes_per_run})"
+            )
 
 
 def load_policy(path: Path) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -60,7 +61,8 @@ class CondensationSettings(Settings):
 
     ``min_count``: a class with fewer records is not held: nothing of it is condensed or averaged (F7, and a privacy
     floor). ``real_means``: ``batch`` draws ``real_batch`` records a class and step; ``exact`` takes the mean over all
-    of them, cached for as long as the network stays the same. ``init``: ``noise`` (N(0, 1)), ``avg`` (mean of
+    of them, cached for as long as the network stays the same. ``resample``: a fresh network every ``step``, every
+    ``resample_interval`` steps, or once a ``round`` (F1). ``init``: ``noise`` (N(0, 1)), ``avg`` (mean of
     ``init_n`` real images), or ``real``.
     """
 
@@ -78,15 +80,26 @@ class CondensationSettings(Settings):
     momentum_img: Momentum = 0.5
     augment: Literal["none", "dsa"] = "none"
     pixel_bound: float = Field(20.0, gt=0, le=1e6)
+    resample: Literal["step", "interval", "round"] = "interval"
+    resample_interval: int = Field(20, ge=1, le=1_000_000)
     server: ServerTraining = ServerTraining()
+
+    @property
+    def networks(self) -> int:
+        """Networks that the records answer to in a round: each is a question that the coordinator may have made."""
+        match self.resample:
+            case "step":
+                return self.steps
+            case "interval":
+                return math.ceil(self.steps / self.resample_interval)
+            case "round":
+                return 1
 
 
 class FedAFSettings(CondensationSettings):
     """FedAF (FedAF page, sections 2.1 to 2.6)."""
 
     name: Literal["fedaf"]
-    resample: Literal["step", "interval", "round"] = "interval"
-    resample_interval: int = Field(20, ge=1, le=1_000_000)
     # The paper's 0.9 goes with a new network every step. Five networks a round must differ more to be as good: 0.5 ends
     # about 3 points higher on the digits, and a model crafted by the coordinator reaches the records only diluted.
     gamma: float = Field(0.5, ge=0, le=1)
@@ -114,8 +127,6 @@ class FedDMSettings(CondensationSettings):
     name: Literal["feddm"]
     rho: float = Field(5.0, ge=0, le=1e6)
     match_logits: bool = True
-    resample: Literal["step", "interval", "round"] = "interval"
-    resample_interval: int = Field(20, ge=1, le=1_000_000)
     warm_start: bool = False
 
 

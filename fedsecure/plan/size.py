@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from fedsecure.plan import Plan
     from fedsecure.plan.task import TableTask
 
-__all__ = ["MAX_PARAMETERS", "MAX_RELEASE_BYTES", "check_size", "parameter_count", "release_bytes"]
+__all__ = ["MAX_PARAMETERS", "MAX_RELEASE_BYTES", "check_size", "header_bytes", "parameter_count", "release_bytes"]
 
 #: Parameters of the largest model: 800 MB of float32, over ten times a ResNet-18.
 MAX_PARAMETERS = 200_000_000
 #: Bytes of the largest contribution of one node.
 MAX_RELEASE_BYTES = 1 << 30
+#: Bytes by which one tensor lengthens the header of its file: its name, dtype, shape and place.
+TENSOR_HEADER_BYTES = 200
 
 
 def parameter_count(model: ModelSettings, task: ImageTask | TableTask) -> int:
@@ -120,6 +122,35 @@ def release_bytes(plan: Plan) -> int:
     images = classes * plan.method.ipc * (4 * _product(plan.task.feature_shape) + 8)
     statistics = 8 * classes * (classes + 1) if isinstance(plan.method, FedAFSettings) else 0
     return images + statistics
+
+
+def header_bytes(plan: Plan) -> int:
+    """Bytes that the headers of one contribution can have, counted generously: the names of its tensors and where they
+    lie (safetensors format, both halves)."""
+    method, few = plan.method, 10  # lengths, alignment, statistics, counts, images and their labels
+    if isinstance(method, CondensationSettings):
+        return few * TENSOR_HEADER_BYTES
+    tensors = _tensors(plan.model)
+    if isinstance(method, RoutedSettings):
+        encoders = method.components if isinstance(method, FedSPMSettings) and method.encoders == "separate" else 1
+        tensors = encoders * (tensors + _tensors(router_of(method, plan.task)))
+    return (few + tensors) * TENSOR_HEADER_BYTES
+
+
+def _tensors(model: ModelSettings) -> int:
+    """At least as many as the network has parameter tensors."""
+    match model:
+        case MLPSettings():
+            layers = len(model.hidden)
+        case ConvNetSettings():
+            layers = model.depth
+        case ResNetSettings():
+            layers = 3 * sum(model.blocks)  # two convolutions and a shortcut a block
+        case LeNetSettings():
+            layers = len(model.channels) + 1
+        case _:
+            assert_never(model)
+    return 4 * (layers + 3)
 
 
 def _routed(plan: Plan, method: RoutedSettings) -> int:

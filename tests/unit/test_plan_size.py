@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError
+from fedsecure.method import Axis, Contribution, TensorSpec
 from fedsecure.methods import build_method
 from fedsecure.models import build_model
 from fedsecure.plan import Plan
-from fedsecure.plan.size import parameter_count, release_bytes
+from fedsecure.plan.size import header_bytes, parameter_count, release_bytes
+from fedsecure.tensors import Tensors
+from fedsecure.wire.codec import encode_contribution
 
 IMAGE = {"kind": "image", "classes": ["a", "b", "c"], "shape": [1, 28, 28]}
 TABLE = {
@@ -49,6 +53,43 @@ def test_no_schema_allows_more_than_the_computed_release(method: dict[str, Any])
     made = plan(IMAGE, {"name": "convnet"}, method)
     built = build_method(made)
     assert max(built.schema(e).max_nbytes for e in built.exchanges) <= release_bytes(made) + 64
+
+
+def largest(specs: tuple[TensorSpec, ...]) -> Tensors:
+    return Tensors(
+        {s.name: np.zeros([d.high if isinstance(d, Axis) else d for d in s.shape], np.dtype(s.dtype)) for s in specs}
+    )
+
+
+NODES = {"nodes": ["hospital-a", "hospital-b", "hospital-c"]}
+DEEP = {"name": "resnet", "blocks": [5, 5], "width": 8}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"name": "fedaf"},
+        {"name": "fedaf", "sync": "stale"},
+        {"name": "feddm"},
+        {"name": "fedavg", "local_epochs": 1},
+        {"name": "fedspm"},
+        {"name": "fedspm", "encoders": "separate", "parametrisation": "explicit", "diagnostics": "summed"},
+        {"name": "fedspm", "share_counts": True, "router": {"name": "mlp"}},
+        {"name": "feddrm", "share_counts": True, "route_prior": "density"},
+        {"name": "feddrm", "backbone": "shared"},
+    ],
+)
+@pytest.mark.parametrize("model", [DEEP, {"name": "mlp", "hidden": [4]}, {"name": "convnet"}])
+def test_the_largest_release_with_its_headers_is_known_beforehand(
+    method: dict[str, Any], model: dict[str, Any]
+) -> None:
+    raw = {"format": 1, "name": "p", "rounds": 1, "task": IMAGE, "model": model, "method": method, "cohort": NODES}
+    made = validate(Plan, raw, "plan")
+    built = build_method(made)
+    schemas = [built.schema(e) for e in built.exchanges]
+    sizes = [len(encode_contribution(Contribution(largest(s.summed), largest(s.released))).data) for s in schemas]
+    bound = release_bytes(made) + header_bytes(made)
+    assert sum(sizes) <= bound <= max(sizes) + 400 * sum(len((*s.summed, *s.released)) + 10 for s in schemas)
 
 
 def test_products_beyond_bounds_are_refused() -> None:

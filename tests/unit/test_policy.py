@@ -9,6 +9,7 @@ import pytest
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.plan import Plan
+from fedsecure.plan.size import header_bytes, release_bytes
 from fedsecure.policy import Policy, load_policy
 
 PLAN = {
@@ -50,7 +51,13 @@ def test_the_protective_preset_passes_the_default_rules() -> None:
         (plan({"init": "real"}), "condensation.init: real"),
         (plan({"ipc": 51}), "condensation.max_ipc: 51"),
         (plan({"min_count": 9}), "condensation.min_records_per_class: classes of 9"),
-        (plan({"real_means": "batch"}), "condensation.fresh_queries"),
+        (plan({"real_means": "batch"}), "condensation.fresh_queries: the records are asked anew at every step: real_"),
+        (plan({"resample": "step", "steps": 5}), "condensation.fresh_queries: the records are asked anew at every ste"),
+        (plan({"resample_interval": 1, "steps": 5}), "'interval' of 1 (allowed: 'round', or 'interval' of two steps"),
+        (
+            plan({"resample_interval": 2, "steps": 41}),
+            "condensation.max_networks: 21 networks a round (allowed: <= 20)",
+        ),
         (plan({"logit_clip": 101.0}), "condensation.max_logit_clip: 101"),
         (plan({"logit_clip": "none"}), "condensation.max_logit_clip: logits unclipped"),
         (plan(rounds=101), "plans.max_rounds: 101"),
@@ -86,6 +93,33 @@ def test_a_policy_may_leave_logits_unbounded_by_word() -> None:
     assert rules.violations(plan({"logit_clip": "none"})) == []
     with pytest.raises(ConfigError, match=r"condensation.max_logit_clip: 'null' is out of range .*or 'none'"):
         policy(condensation={"max_logit_clip": "null"})
+
+
+def test_how_often_the_records_are_asked_is_bounded_unless_the_policy_says_otherwise() -> None:
+    for allowed in ({"resample": "round", "steps": 1000}, {"resample_interval": 2, "steps": 40}, {"steps": 1}):
+        assert policy().violations(plan(allowed)) == []
+    often = plan({"resample": "step", "real_means": "batch"})
+    assert policy(condensation={"fresh_queries": True}).violations(often) == []
+    few = policy(condensation={"max_networks": 4}).violations(plan())
+    assert few == ["condensation.max_networks: 5 networks a round (allowed: <= 4)"]
+    feddm = validate(Policy, {"format": 1, "plans": {"methods": ["feddm"]}}, "policy")
+    assert "fresh_queries" in feddm.violations(plan({"name": "feddm", "resample": "step"}))[0]
+
+
+def test_bytes_that_a_plan_can_need_are_refused_before_anything_is_computed() -> None:
+    avg = plan({"name": "fedavg", "local_steps": 1}, rounds=10)
+    most = release_bytes(avg) + header_bytes(avg)
+
+    def rules(**release: int) -> list[str]:
+        return validate(
+            Policy, {"format": 1, "plans": {"methods": ["fedavg"]}, "release": release}, "policy"
+        ).violations(avg)
+
+    assert rules(max_bytes=most, max_bytes_per_run=10 * most) == []
+    assert rules(max_bytes=most - 1) == [f"release.max_bytes: a release of up to {most} bytes (allowed: <= {most - 1})"]
+    assert rules(max_bytes_per_run=10 * most - 1) == [
+        f"release.max_bytes_per_run: up to {10 * most} bytes in 10 rounds (allowed: <= {10 * most - 1})"
+    ]
 
 
 def test_all_broken_rules_are_named_at_once() -> None:

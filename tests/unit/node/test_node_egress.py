@@ -7,6 +7,7 @@ import pytest
 
 from fedsecure.errors import DataError, FedSecureError, LocalProtocolError, PolicyError
 from fedsecure.method import Contribution
+from fedsecure.plan.size import header_bytes, release_bytes
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 from fedsecure_node.egress import Cleared
@@ -85,7 +86,7 @@ def test_a_tensor_that_the_schema_does_not_name_cannot_leave(node):
 def test_policy_limits_are_named(node):
     good = node.contribution()
     node.policy(max_bytes=100)
-    error = refused(node, "condensation", good, PolicyError, r"release\.max_bytes: this release has \d+ bytes")
+    error = refused(node, "condensation", good, PolicyError, r"release\.max_bytes: a release of up to \d+ bytes")
     assert "rule release.max_bytes" in public_reason(error, "round 1")
     node.policy(max_bytes_per_run=100)
     refused(node, "condensation", good, PolicyError, r"release\.max_bytes_per_run")
@@ -119,13 +120,18 @@ def test_logits_beyond_the_policys_bound(node):
 
 
 def test_bytes_of_the_run_add_up(node, make_release):
-    release, payload = make_release()
-    node.policy(max_bytes_per_run=len(payload.data) * 2 - 1)
-    with pytest.raises(PolicyError, match="max_bytes_per_run"):
-        make_release(round_=1)
-    node.policy(max_bytes_per_run=len(payload.data) * 2)
-    make_release(round_=1)
-    assert [r.number for r in fold(node.log.records()).values()] == [release.number, 2]
+    """A plan that may pass the limit is refused beforehand; repeated attempts can still add up to more."""
+    least = (release_bytes(node.plan) + header_bytes(node.plan)) * node.plan.rounds
+    node.policy(max_bytes_per_run=least - 1)
+    with pytest.raises(PolicyError, match=rf"max_bytes_per_run: up to {least} bytes in 2 rounds"):
+        make_release()
+    node.policy(max_bytes_per_run=least)
+    fit = least // len(make_release()[1].data)
+    for round_ in range(1, fit):
+        make_release(round_=round_)
+    with pytest.raises(PolicyError, match=r"max_bytes_per_run: \d+ bytes left before"):
+        make_release(round_=fit)
+    assert len(fold(node.log.records())) == fit
 
 
 def test_logged_before_the_first_byte_and_receipted_after_the_last(node, make_release):
