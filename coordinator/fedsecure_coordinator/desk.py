@@ -6,18 +6,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fedsecure.errors import RemoteProtocolError, WireError
+from fedsecure.errors import DataError, RemoteProtocolError, WireError
 from fedsecure.method import Schema
 from fedsecure.rounds.events import ContributionAccepted, NodeJoined, NodeLeft, Phase
 from fedsecure_coordinator.journal import Published, RunRow, Submission
 from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import Run, run_state
+from fedsecure_coordinator.runs import Run, plan_of, run_state
 
 __all__ = ["Desk", "Slot", "Work"]
 
 #: At most this many plans are listed, the newest ones.
 MAX_OFFERS = 200
 MAX_REASON = 500
+#: Stands for the nodes of a plan that cannot be read: names none.
+NOBODY = ("",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,21 @@ class Desk:
         self._registry, self._max_nodes = registry, max_nodes
         self._polls: dict[str, int] = {}
         self._told: set[tuple[str, str]] = set()
+        #: The nodes that an ended run's plan names; none: it was open to all.
+        self._named: dict[str, tuple[str, ...]] = {}
 
     def offers(self, node: str) -> list[tuple[RunRow, bool]]:
-        """Runs that ``node`` may see, newest first, with whether it joined: open ones, and ended ones it joined."""
+        """Runs that ``node`` may see, newest first, with whether it joined. Ended ones are among them, so that a node
+        which left one, or never decided, learns that it is over."""
         registry = self._registry
         with registry.changed:
             registry.require_ready()
             rows = [(r.row, node in r.joined) for r in registry.running() if _may_see(r, node)]
-            rows += [(row, True) for row in registry.ended().values() if self._took_part(row.digest, node)]
+            for row in registry.ended().values():
+                if self._took_part(row.digest, node):
+                    rows.append((row, True))
+                elif self._may_have_seen(row, node):
+                    rows.append((row, False))
         return sorted(rows, key=lambda r: (-r[0].created_ms, r[0].digest))[:MAX_OFFERS]
 
     def join(self, node: str, digest: str) -> RunRow:
@@ -232,6 +241,16 @@ class Desk:
 
     def _took_part(self, digest: str, node: str) -> bool:
         return self._registry.journal.members(digest).get(node, (False, ""))[0]
+
+    def _may_have_seen(self, row: RunRow, node: str) -> bool:
+        """As ``_may_see``, of a run that is over."""
+        if row.digest not in self._named:
+            try:
+                self._named[row.digest] = plan_of(row).cohort.nodes
+            except DataError:  # of another version: no node of this one knows it
+                self._named[row.digest] = NOBODY
+        named = self._named[row.digest]
+        return not named or node in named
 
     def _offered(self, node: str, digest: str) -> Run:
         """The open run, as this node may know it: one that names others is as good as unknown to it."""

@@ -156,11 +156,12 @@ class Registry:
         *,
         server: tuple[str, Tensors] | None = None,
         also: Callable[[], None] = _nothing,
+        first: Sequence[tuple[str, dict[str, Any]]] = (),
     ) -> None:
         """Apply an event to a run: machine, journal, then everyone who waits.
 
         ``also`` writes to the journal in the same transaction. ``server``: blob and tensors of a new coordinator's
-        state. Raises what the machine raises, and ``StoreError`` when the store cannot be written; then nothing has
+        state. ``first``: kind and detail of notes that come before what follows from the event. Raises what the machine raises, and ``StoreError`` when the store cannot be written; then nothing has
         changed.
         """
         with self.changed:
@@ -173,7 +174,7 @@ class Registry:
                 row = run.after(actions, server, self.blobs, self.clock())
                 published = run.publication(server[1] if server else None, self.blobs)
                 notices = [n for n in (describe(happening) for happening in (event, *actions)) if n]
-                self._save_and_tell(row, notices, also, published, release=row.ended or server is not None)
+                self._save_and_tell(row, [*first, *notices], also, published, release=row.ended or server is not None)
             except BroadcastFailed as error:
                 run.machine.restore(before)
                 self.feed(digest, UpdateFailed(str(error)), also=also)

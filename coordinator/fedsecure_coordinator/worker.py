@@ -134,9 +134,9 @@ class Worker:
                 registry.journal.set_metric(run.digest, action.round, name, value)
 
         with contextlib.suppress(LocalProtocolError, RemoteProtocolError), registry.changed:  # it may have been ended
-            registry.feed(run.digest, ServerUpdated(), server=(blob, after), also=also)
-            if action.exchange == run.method.exchanges[-1]:
-                registry.note(run.digest, "round", {"round": action.round, "metrics": finite})
+            last = action.exchange == run.method.exchanges[-1]
+            done = [("round", {"round": action.round, "metrics": finite})] if last else []
+            registry.feed(run.digest, ServerUpdated(), server=(blob, after), also=also, first=done)
         registry.prune()
 
     def _feed_failure(self, digest: str, event: AttemptFailed | UpdateFailed) -> None:

@@ -118,7 +118,7 @@ def refuse_plan(
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse a plan, or take no further part in it."""
+    """Refuse a plan, or take no further part in it. Exit code 8: its run is over."""
     from fedsecure_node.plans.approvals import refuse, who
     from fedsecure_node.settings import load_settings
     from fedsecure_node.store.store import Store

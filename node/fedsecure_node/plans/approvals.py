@@ -81,31 +81,38 @@ def approve(store: Store, policy_path: Path, prefix: str, *, by: str, rejoin: bo
     change nothing, or more than was meant.
     """
     seen = store.plans.resolve(prefix)
-    _check_open(seen, store.runs.find(seen.digest), rejoin=rejoin)
+    run = store.runs.find(seen.digest)
+    _check_open(seen, run, "approve")
+    if run is not None and run.state == "left" and not rejoin:
+        raise LocalProtocolError(
+            f"plan {seen.name} ({seen.digest[:12]}): this node left its run: {run.reason}",
+            hint="mend the cause, then approve with --rejoin to take part again from its next round on",
+        )
     read_policy(policy_path).policy.check_plan(seen.plan())
     store.plans.set_verdict(seen.digest, [], "", now_ms())
     store.plans.decide(seen.digest, "approved", by=by, reason="", now_ms=now_ms())
     return store.plans.get(seen.digest)
 
 
-def _check_open(seen: SeenPlan, run: Run | None, *, rejoin: bool) -> None:
-    ended = run.state if run is not None and run.state in ("completed", "aborted") else seen.offered
+def _check_open(seen: SeenPlan, run: Run | None, verb: str) -> None:
+    """Raise ``LocalProtocolError`` when the run of a plan is over, for this node or at the coordinator."""
+    here = run is not None and run.state in ("completed", "aborted")
+    ended = run.state if run is not None and here else seen.offered
     if ended in ("completed", "aborted"):
-        why = f": {run.reason}" if run is not None and run.reason else ""
+        why = f": {run.reason}" if run is not None and here and run.reason else ""
         raise LocalProtocolError(
             f"plan {seen.name} ({seen.digest[:12]}): its run is over ({ended}{why})",
-            hint="there is nothing left to approve; a new run has a digest of its own",
-        )
-    if run is not None and run.state == "left" and not rejoin:
-        raise LocalProtocolError(
-            f"plan {seen.name} ({seen.digest[:12]}): this node left its run: {run.reason}",
-            hint="mend the cause, then approve with --rejoin to take part again from its next round on",
+            hint=f"there is nothing left to {verb}, and the decision stays as it was; a new run has its own digest",
         )
 
 
 def refuse(store: Store, prefix: str, *, reason: str, by: str) -> SeenPlan:
-    """Refuse a plan, also one that was approved or runs: the daemon tells the coordinator and takes no further part."""
+    """Refuse a plan, also one that was approved or runs: the daemon tells the coordinator and takes no further part.
+
+    Raises ``LocalProtocolError`` when its run is over.
+    """
     seen = store.plans.resolve(prefix)
+    _check_open(seen, store.runs.find(seen.digest), "refuse")
     store.plans.decide(seen.digest, "refused", by=by, reason=" ".join(reason.split())[:400], now_ms=now_ms())
     return store.plans.get(seen.digest)
 

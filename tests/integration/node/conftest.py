@@ -65,6 +65,7 @@ class Script(CoordinatorServicer):
         self.plans: list[Plan] = []
         self.lock = threading.Lock()
         self.joined: list[str] = []
+        self.states: dict[str, Any] = {}
         self.refusals: list[tuple[str, str]] = []
         self.work: list[pb.Exchange] = []
         self.broadcasts: dict[str, bytes] = {}
@@ -131,7 +132,7 @@ class Script(CoordinatorServicer):
                 pb.OfferedPlan(
                     digest=p.digest(),
                     canonical=p.canonical(),
-                    state=pb.RUN_STATE_RUNNING,
+                    state=self.states.get(p.digest(), pb.RUN_STATE_RUNNING),
                     joined=p.digest() in self.joined,
                 )
                 for p in self.plans

@@ -258,6 +258,27 @@ def test_a_plan_refused_by_a_person_in_the_middle_is_left(site, script, plan_of)
     assert script.refusals[0][1] == "the institution refused the plan: ethics board"
 
 
+def test_a_run_that_was_left_is_known_to_be_over_once_the_coordinator_says_so(site, script, plan_of, capsys):
+    script.offer(plan := plan_of())
+    node = site.start()
+    node.until(lambda: script.joined)
+    folder = ["--dir", str(site.folder)]
+    assert command(["node", "refuse-plan", plan.digest(), "--reason", "ethics board", *folder]) == 0
+    node.until(lambda: script.refusals)
+    script.states[plan.digest()] = pb.RUN_STATE_ABORTED
+
+    def offered():
+        capsys.readouterr()
+        assert command(["node", "plans", "--json", *folder]) == 0
+        return json.loads(capsys.readouterr().out)["plans"][0]["offered"]
+
+    node.until(lambda: offered() == "aborted")
+    node.end()
+    for verb in (["approve"], ["approve", "--rejoin"], ["refuse-plan", "--reason", "late"]):
+        assert command(["node", *verb, plan.digest(), *folder]) == 8
+        assert "its run is over (aborted)" in capsys.readouterr().err
+
+
 def test_held_until_a_person_decides(site, script, plan_of, tmp_path, capsys):
     script.offer(plan := plan_of("fedaf"))
     script.ask(plan, exchange="condensation")

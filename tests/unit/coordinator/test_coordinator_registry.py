@@ -43,7 +43,7 @@ def test_a_run_from_submission_to_completion(open_office, toy):
     assert office.journal.metrics(digest)[1] == {"accuracy": 0.5, "loss": 1.0, "seconds": 0.0}
     assert office.blobs.digests() == [row.server]  # nothing else is needed any more
     assert office.desk.next_work("a", [digest], 0, never_gone).ended.phase == "COMPLETED"
-    assert kinds(office)[-3:] == ["aggregating", "completed", "round"]
+    assert kinds(office)[-3:] == ["aggregating", "round", "completed"]
 
 
 def test_a_node_learns_only_what_is_its_own(open_office, toy):
@@ -69,6 +69,20 @@ def test_a_node_learns_only_what_is_its_own(open_office, toy):
     with pytest.raises(RemoteProtocolError, match="is not on offer to node a"):
         next(office.desk.broadcast("a", office.registry.run(digest).row.server[:-1] + "x", 0, 10))
     assert office.journal.members(digest)["c"] == (False, "plans.methods: fedavg (allowed: none)")
+
+
+def test_an_ended_run_is_listed_for_who_left_it_or_never_decided_but_not_for_strangers(open_office, toy):
+    office = open_office()
+    digest = office.submit(toy.plan())
+    office.desk.join("a", digest)
+    office.desk.refuse("b", digest, "no")
+    office.journal.request_abort(digest, "enough")
+    office.registry.take_abort_requests()
+    for node, joined in (("a", True), ("b", False), ("c", False)):
+        assert [(row.phase, took) for row, took in office.desk.offers(node)] == [("ABORTED", joined)]
+    assert office.desk.offers("z") == []
+    with pytest.raises(RemoteProtocolError, match="is over: ABORTED"):
+        office.desk.next_work("c", [digest], 0, never_gone)
 
 
 def test_stragglers_are_named_and_come_back_by_asking(open_office, toy):

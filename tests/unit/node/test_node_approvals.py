@@ -89,6 +89,35 @@ def test_the_person_behind_sudo_is_named(monkeypatch):
     assert who() == "ada (as fedsecure)"
 
 
+@pytest.mark.parametrize("state", ["completed", "aborted"])
+@pytest.mark.parametrize("left", [False, True])
+def test_nothing_is_decided_about_a_run_that_is_over(node, state, left):
+    digest = node.plan.digest()
+    approve(node.store, node.settings.policy, digest, by="ada")
+    if left:
+        node.store.runs.join(digest, 1)
+        node.store.runs.end(digest, "left", "a fault", 15, 2)
+    node.store.plans.set_offered(digest, state)
+    for decide in (
+        lambda: refuse(node.store, digest, reason="late", by="bob"),
+        lambda: approve(node.store, node.settings.policy, digest, by="bob"),
+        lambda: approve(node.store, node.settings.policy, digest, by="bob", rejoin=True),
+    ):
+        with pytest.raises(LocalProtocolError, match=rf"its run is over \({state}\)"):
+            decide()
+    seen = node.store.plans.get(digest)
+    assert (seen.decision, seen.decided_by, seen.reason) == ("approved", "ada", "")
+
+
+def test_a_run_that_this_node_finished_names_its_reason(node):
+    digest = node.plan.digest()
+    approve(node.store, node.settings.policy, digest, by="ada")
+    node.store.runs.join(digest, 1)
+    node.store.runs.end(digest, "aborted", "too few nodes", 17, 2)
+    with pytest.raises(LocalProtocolError, match=r"its run is over \(aborted: too few nodes\)"):
+        refuse(node.store, digest, reason="late", by="bob")
+
+
 def words(node, plan, fault=""):
     from fedsecure.methods import build_method
 
