@@ -15,7 +15,8 @@ from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedsecure.data.dataset import Dataset
+    from fedsecure.commands.demo.routed import Routed
+    from fedsecure.data.dealt import Dealt
     from fedsecure.plan import Plan
 
 __all__ = ["demo"]
@@ -30,11 +31,15 @@ class DemoMethod(StrEnum):
     FEDAF = "fedaf"
     FEDDM = "feddm"
     FEDAVG = "fedavg"
+    FEDSPM = "fedspm"
 
 
 def demo(
     method: Annotated[DemoMethod, typer.Option(help="The method to show; FedAvg runs beside it.")] = DemoMethod.FEDAF,
-    nodes: Annotated[int, typer.Option(help="How many institutions.", min=2, max=10)] = 3,
+    nodes: Annotated[
+        int,
+        typer.Option(help="How many institutions; 0 for as many as suit the method: 3 or 4.", min=0, max=10),
+    ] = 0,
     out: Annotated[
         Path, typer.Option(readable=False, help="Folder of the demonstration; an earlier one is replaced.")
     ] = Path("fedsecure-demo"),
@@ -43,20 +48,24 @@ def demo(
         bool, typer.Option("--keep", help="Keep keys and stores, so that the daemons can be started again.")
     ] = False,
 ) -> None:
-    """Train three institutions together over mutual TLS, and show exactly what left each of them.
+    """Train institutions together over mutual TLS, and show exactly what left each of them.
 
     Makes a CA, a coordinator and nodes in a folder, enrols them step by step, deals scikit-learn's handwritten digits
     out by Dirichlet(0.1), runs the real daemons on 127.0.0.1, and compares the method with FedAvg over the same
-    rounds. Nothing is downloaded.
+    rounds. With FedSPM the institutions also look and label differently, and an analyst's queries are routed to the
+    best-matched one, which answers. Nothing is downloaded.
     """
-    from fedsecure.commands.demo.report import collect, print_report, save
+    from fedsecure.commands.demo.report import add_routed, collect, print_report, save
 
     started = time.monotonic()
     tell = partial(typer.echo, err=True) if json_output else say
     root = _fresh_folder(out)
-    plans, data, test = _prepare(method, nodes, root)
-    federation = _run(root, plans, data, test, tell)
+    plans, dealt = _prepare(method, _how_many(method, nodes), root)
+    data = dealt.train
+    federation, routed = _run(root, plans, dealt, tell)
     result = collect(federation, plans, data)
+    if routed is not None:
+        add_routed(result, routed)
     if not keep:
         _drop_secrets(federation.root, federation.nodes)
     result["seconds"] = round(time.monotonic() - started, 1)
@@ -90,23 +99,32 @@ def _fresh_folder(out: Path) -> Path:
     return root
 
 
-def _prepare(method: DemoMethod, nodes: int, root: Path) -> tuple[list[Plan], dict[str, Dataset], Dataset]:
+def _how_many(method: DemoMethod, nodes: int) -> int:
+    """The number of institutions. Raises ``ConfigError`` for one that the method's demonstration cannot have."""
+    least, most, usual = (2, 8, 4) if method is DemoMethod.FEDSPM else (2, 10, 3)
+    if nodes and not least <= nodes <= most:
+        raise ConfigError(f"--nodes {nodes}: allowed for {method}: {least} to {most}, or 0 for {usual}")
+    return nodes or usual
+
+
+def _prepare(method: DemoMethod, nodes: int, root: Path) -> tuple[list[Plan], Dealt]:
     from fedsecure.commands.demo.plans import write_plans
     from fedsecure.data.partition import deal
 
     plans, simulation = write_plans(root, str(method), nodes)
-    dealt = deal(simulation, plans[0].task, plans[0].seed)
-    return plans, dealt.train, dealt.test
+    return plans, deal(simulation, plans[0].task, plans[0].seed)
 
 
-def _run(root: Path, plans: list[Plan], data: dict[str, Dataset], test: Dataset, tell: Any) -> Any:
+def _run(root: Path, plans: list[Plan], dealt: Dealt, tell: Any) -> tuple[Any, Routed | None]:
     """Everything that happens over the wire; the daemons are gone when this returns or raises."""
     from fedsecure.commands.demo.federation import make_federation
     from fedsecure.commands.demo.processes import Daemons
+    from fedsecure.commands.demo.routed import ask_everything
     from fedsecure.commands.demo.runs import approve_everywhere, follow, start_daemons
 
+    data = dealt.train
     tell(f"1. A federation of {len(data)} institutions in {root}")
-    federation = make_federation(root, data, test, lambda command: tell(f"   $ {command}"), min_nodes=len(data))
+    federation = make_federation(root, data, dealt.test, lambda command: tell(f"   $ {command}"), min_nodes=len(data))
     with Daemons() as daemons:
         tell("2. Daemons: the coordinator, and a node in each institution")
         start_daemons(federation, daemons, plans, tell)
@@ -114,12 +132,15 @@ def _run(root: Path, plans: list[Plan], data: dict[str, Dataset], test: Dataset,
         approve_everywhere(federation, plans, daemons, tell)
         tell("4. Rounds")
         follow(federation, plans, daemons, tell)
-    return federation
+        if plans[0].method.name != "fedspm":
+            return federation, None
+        tell("5. An analyst asks: each query goes, sealed, to the institution that matches it best")
+        return federation, ask_everything(federation, plans[0], dealt.tests, daemons, tell)
 
 
 def _drop_secrets(root: Path, nodes: tuple[str, ...]) -> None:
     """Without ``--keep``: private keys go, and with them the possibility to start these daemons again. Logs, previews,
     public keys and the model stay."""
-    for folder in (root / "ca", root / "coordinator", *(root / node for node in nodes)):
+    for folder in (root / "ca", root / "coordinator", root / "analyst", *(root / node for node in nodes)):
         for key in folder.glob("*.key"):
             key.unlink()

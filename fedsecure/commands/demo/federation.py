@@ -16,16 +16,18 @@ from fedsecure.commands.demo.processes import free_port, run_command
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
 
-__all__ = ["DemoFederation", "make_federation"]
+__all__ = ["ANALYST", "DemoFederation", "enrol_analyst", "make_federation"]
 
 FEDERATION = "demo"
+#: Who asks the trained model, where a method routes queries.
+ANALYST = "analyst"
 #: What the demonstration's institutions allow: condensed data from noise, and FedAvg beside it for comparison.
 POLICY = """\
 # The policy of one institution of the demonstration. Without this file its node would refuse every plan.
 format = 1
 
 [plans]
-methods = ["fedaf", "feddm", "fedavg"]
+methods = ["fedaf", "feddm", "fedavg", "fedspm"]
 approval = "manual"          # a person types the digest: fedsecure node approve DIGEST
 max_rounds = 20
 min_nodes = {min_nodes}
@@ -38,6 +40,10 @@ min_records_per_class = 10
 
 [release]
 max_bytes = 4194304
+
+[prediction]
+analysts = ["{analyst}"]     # who may ask the trained model
+max_records_per_hour = 2000
 """
 
 
@@ -58,6 +64,11 @@ class DemoFederation:
     def coordinator(self) -> Path:
         """Folder of the coordinator."""
         return self.root / "coordinator"
+
+    @property
+    def analyst(self) -> Path:
+        """Folder of the analyst."""
+        return self.root / ANALYST
 
     def node(self, name: str) -> Path:
         """Folder of one node."""
@@ -92,8 +103,23 @@ def make_federation(
         )
         _enrol(run, federation, "node", folder, str(made["csr_fingerprint"]), fingerprint)
         _give_records(folder, "node.toml", "data", dataset)
-        (folder / "policy.toml").write_text(POLICY.format(min_nodes=min_nodes), encoding="utf-8")
+        (folder / "policy.toml").write_text(POLICY.format(min_nodes=min_nodes, analyst=ANALYST), encoding="utf-8")
     return federation
+
+
+def enrol_analyst(federation: DemoFederation, tell: Callable[[str], None]) -> None:
+    """Enrol the one who will ask, by the same steps as a node."""
+
+    def run(*arguments: str) -> dict[str, Any]:
+        tell("fedsecure " + " ".join(arguments))
+        return dict(json.loads(run_command([*arguments, "--json"])))
+
+    fingerprint = str(json.loads(run_command(["ca", "list", "--ca", str(federation.ca), "--json"]))["fingerprint"])
+    made = run(
+        *("analyst", "init", "--name", ANALYST, "--dir", str(federation.analyst), "--federation", FEDERATION),
+        *("--coordinator", federation.address),
+    )
+    _enrol(run, federation, "analyst", federation.analyst, str(made["csr_fingerprint"]), fingerprint)
 
 
 def _enrol(

@@ -14,22 +14,30 @@ if TYPE_CHECKING:
 
 __all__ = ["write_plans"]
 
+#: method -> the packaged examples that its demonstration runs.
+EXAMPLES = {
+    "fedaf": ("digits-fedaf", "digits-fedavg"),
+    "feddm": ("digits-feddm", "digits-fedavg"),
+    "fedavg": ("digits-fedavg",),
+    "fedspm": ("digits-fedspm", "digits-dual-fedavg"),
+}
+
 
 def write_plans(root: Path, method: str, nodes: int) -> tuple[list[Plan], Simulation]:
-    """Write ``plans/digits-<method>.toml`` and FedAvg's beside it; returns them, and how the records are dealt out."""
+    """Write the method's plan and FedAvg's beside it to ``plans/``; returns them, and how the records are dealt out."""
     from fedsecure.errors import ConfigError
     from fedsecure.plan import load_plan
     from fedsecure.plan.examples import read_example
 
     (root / "plans").mkdir()
     plans, simulation = [], None
-    for name in dict.fromkeys((method, "fedavg")):
-        raw = tomllib.loads(read_example(f"digits-{name}"))
+    for name in EXAMPLES[method]:
+        raw = tomllib.loads(read_example(name))
         raw["simulation"]["partition"]["nodes"] = nodes
         raw["cohort"] = {"min_nodes": nodes, "nodes": [f"node-{i + 1:0{len(str(nodes))}d}" for i in range(nodes)]}
         raw["deadlines"] = {"join": 300.0, "exchange": 600.0}
         raw["randomness"] = "plan"  # so that the demonstration comes out the same every time
-        path = root / "plans" / f"digits-{name}.toml"
+        path = root / "plans" / f"{name}.toml"
         path.write_text(tomli_w.dumps(raw), encoding="utf-8")
         plan, simulation = load_plan(path)
         plans.append(plan)

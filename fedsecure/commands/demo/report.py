@@ -11,11 +11,17 @@ from fedsecure.commands.demo.runs import run_views
 from fedsecure.commands.output import say
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fedsecure.commands.demo.federation import DemoFederation
+    from fedsecure.commands.demo.routed import Routed
     from fedsecure.data.dataset import Dataset
     from fedsecure.plan import Plan
 
-__all__ = ["collect", "print_report", "save"]
+__all__ = ["add_routed", "collect", "print_report", "save"]
+
+#: A table of more rounds than this shows every third.
+MOST_ROUNDS = 6
 
 
 def _ask(*arguments: str) -> Any:
@@ -39,6 +45,20 @@ def collect(federation: DemoFederation, plans: list[Plan], data: dict[str, Datas
     return {"methods": methods, "nodes": nodes, "artefacts": artefacts}
 
 
+def add_routed(result: dict[str, Any], routed: Routed) -> None:
+    """Put what the analyst found beside what the coordinator knows: FedSPM's accuracy is the routed system's, and that
+    of FedAvg's one model on the same records is its system's."""
+    for name, method in result["methods"].items():
+        if name == "fedspm":
+            method["final_accuracy"] = method["final_system_accuracy"] = routed.system_accuracy
+            method["final_routing_accuracy"] = routed.routing_accuracy
+        else:
+            method["final_system_accuracy"] = method["final_accuracy"]
+    result["routed"] = {"queries": routed.queries, "examples": routed.examples}
+    for node, answers in routed.answers.items():
+        result["nodes"][node]["answers"] = answers
+
+
 def save(result: dict[str, Any], path: Path) -> None:
     """Write the result as ``--json`` prints it."""
     path.write_text(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
@@ -55,12 +75,12 @@ def _method(view: dict[str, Any]) -> dict[str, Any]:
         }
         for entry in view["history"]
     ]
-    accuracies = [r["accuracy"] for r in rounds]
+    accuracies = [r["accuracy"] for r in rounds if r["accuracy"] is not None]
     return {
         "plan": view["name"],
         "digest": view["digest"],
-        "final_accuracy": accuracies[-1],
-        "best_accuracy": max(accuracies),
+        "final_accuracy": accuracies[-1] if accuracies else None,
+        "best_accuracy": max(accuracies, default=None),
         "rounds": rounds,
     }
 
@@ -95,16 +115,9 @@ def print_report(result: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(title="Accuracy on the held-out records, after each round")
-    table.add_column("method")
-    rounds = max(len(m["rounds"]) for m in result["methods"].values())
-    for i in range(rounds):
-        table.add_column(f"round {i + 1}", justify="right")
-    table.add_column("sent by all nodes", justify="right")
-    for name, method in result["methods"].items():
-        sent = sum(r["bytes_up"] for r in method["rounds"])
-        table.add_row(name, *(f"{r['accuracy']:.3f}" for r in method["rounds"]), f"{sent:,} bytes")
-    console.print(table)
+    console.print(_accuracy_table(result))
+    if "routed" in result:
+        console.print(_routed_table(result["routed"]["examples"]))
     left = Table(title="What left each institution (from its signed log)")
     for column in ("node", "records", "in classes", "releases", "bytes", "condensed images", "guarantee"):
         left.add_column(column, justify="left" if column in ("node", "guarantee") else "right")
@@ -115,6 +128,43 @@ def print_report(result: dict[str, Any]) -> None:
         )
     console.print(left)
     _print_places(result)
+
+
+def _accuracy_table(result: dict[str, Any]) -> Table:
+    """Rounds side by side, some of them where there are many; last, what the routed system reached."""
+    from rich.table import Table
+
+    rounds = max(len(m["rounds"]) for m in result["methods"].values())
+    shown = range(rounds) if rounds <= MOST_ROUNDS else range(2, rounds, 3)
+    table = Table(title="Accuracy on the held-out records")
+    for column in ("method", *(f"round {i + 1}" for i in shown), *(["routed system"] if "routed" in result else [])):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    table.add_column("sent by all nodes", justify="right")
+    for name, method in result["methods"].items():
+        figures = [_figure(method["rounds"][i]["accuracy"]) if i < len(method["rounds"]) else "–" for i in shown]
+        if "routed" in result:
+            figures.append(_figure(method["final_system_accuracy"]))
+        table.add_row(name, *figures, f"{sum(r['bytes_up'] for r in method['rounds']):,} bytes")
+    return table
+
+
+def _figure(accuracy: float | None) -> str:
+    return "–" if accuracy is None else f"{accuracy:.3f}"
+
+
+def _routed_table(examples: list[dict[str, Any]]) -> Table:
+    """Ten routed predictions, and who answered."""
+    from rich.table import Table
+
+    table = Table(title="Ten of the routed predictions")
+    for column in ("record of", "answered by", "its answer", "probability", "component", "label there"):
+        table.add_column(column, justify="right" if column == "probability" else "left")
+    for row in examples:
+        table.add_row(
+            *(row["from"], row["node"], row["class"], f"{row['probability']:.3f}"),
+            *(str(row["component"]), row["label"] + ("" if row["right"] else "  (wrong)")),
+        )
+    return table
 
 
 def _print_places(result: dict[str, Any]) -> None:

@@ -70,15 +70,21 @@ def _offered(folder: str) -> set[str]:
 
 def follow(federation: DemoFederation, plans: Sequence[Plan], daemons: Daemons, tell: Tell) -> None:
     """Tell each round as it ends, until every run has; raises ``RunAborted`` when one aborts."""
+    from fedsecure.plan.methods import RoutedSettings
+
     told: set[tuple[str, int]] = set()
+    unmeasured = {plan.name for plan in plans if isinstance(plan.method, RoutedSettings)}
     deadline = time.monotonic() + RUN_SECONDS
     while True:
         runs = run_views(federation)
         for run in runs:
             for entry in run["history"]:
-                if "accuracy" in entry["metrics"] and (run["name"], entry["round"]) not in told:
+                accuracy = entry["metrics"].get("accuracy")
+                known = accuracy is not None or run["name"] in unmeasured
+                if known and (run["name"], entry["round"]) not in told:
                     told.add((run["name"], entry["round"]))
-                    tell(f"   {run['name']}: round {entry['round']}, accuracy {entry['metrics']['accuracy']:.3f}")
+                    figure = "done" if accuracy is None else f"accuracy {accuracy:.3f}"
+                    tell(f"   {run['name']}: round {entry['round']}, {figure}")
             if run["state"] == "ABORTED":
                 raise RunAborted(f"run {run['name']} aborted: {run['reason']}", hint=f"see {federation.root / 'logs'}")
         if len(runs) == len(plans) and all(run["state"] == "COMPLETED" for run in runs):

@@ -69,3 +69,37 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "not made by a demonstration" in done.stderr
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_demonstration_of_fedspm(tmp_path: Path) -> None:
+    out = tmp_path / "fedspm"
+    done = subprocess.run(
+        [sys.executable, "-m", "fedsecure", "demo", "--method", "fedspm", "--json", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=850,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    fedspm, fedavg = (result["methods"][name] for name in ("fedspm", "fedavg"))
+    assert fedspm["final_system_accuracy"] >= fedavg["final_system_accuracy"] + 0.10
+    assert fedspm["final_routing_accuracy"] >= 0.95
+    assert len(result["nodes"]) == 4
+    assert len(result["routed"]["examples"]) == 10
+    assert sum(node["answers"] for node in result["nodes"].values()) == result["routed"]["queries"]
+    for name, node in result["nodes"].items():
+        assert node["log"]["verified"] is True
+        listed = subprocess.run(
+            [sys.executable, "-m", "fedsecure", "node", "queries", "--dir", str(out / name), "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        entries = json.loads(listed.stdout)["queries"]
+        assert sum(e["records"] for e in entries if e["outcome"] == "answered") == node["answers"]
+    assert not list(out.rglob("*.key"))
+    assert all(Path(place).exists() for place in result["artefacts"].values())
