@@ -4,6 +4,7 @@ digest."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,14 +95,21 @@ class Plan(Settings):
         """SHA-256 of the canonical JSON, hex."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
-    def departures(self) -> list[str]:
-        """Settings of the method that differ from the preset's, as ``key = value (preset: value)``."""
+    def reference(self) -> AnyMethodSettings:
+        """The method's settings as the preset alone would have them."""
         base = preset_settings(self.preset, self.method.name, {"name": self.method.name})
         if isinstance(self.method, FedAvgSettings) and self.method.local_steps is not None:
             base |= {"local_epochs": None, "local_steps": self.method.local_steps}
-        reference = type(self.method).model_validate(base, strict=False)
-        ours, theirs = self.method.model_dump(), reference.model_dump()
-        return [f"{key} = {ours[key]} (preset: {theirs[key]})" for key in ours if ours[key] != theirs[key]]
+        return type(self.method).model_validate(base, strict=False)
+
+    def departed(self) -> dict[str, tuple[Any, Any]]:
+        """Settings of the method that differ from the preset's: key, dotted inside tables -> (the plan's, the
+        preset's)."""
+        return dict(_different(self.method.model_dump(), self.reference().model_dump()))
+
+    def departures(self) -> list[str]:
+        """``departed`` in words, ``key = value (preset: value)``."""
+        return [f"{key} = {_value(ours)} (preset: {_value(theirs)})" for key, (ours, theirs) in self.departed().items()]
 
     @classmethod
     def from_wire(cls, data: bytes, digest: str) -> Plan:
@@ -119,6 +127,25 @@ class Plan(Settings):
                 hint="coordinator and node run different versions of fedsecure",
             )
         return plan
+
+
+def _different(ours: dict[str, Any], theirs: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for name, value in ours.items():
+        other = theirs.get(name)
+        if isinstance(value, dict) and isinstance(other, dict):
+            yield from _different(value, other, f"{prefix}{name}.")
+        elif value != other:
+            yield prefix + name, (value, other)
+
+
+def _value(value: Any) -> str:
+    """A setting as people read it."""
+    if isinstance(value, dict):  # a network
+        named = (f"{k} {_value(v)}" for k, v in value.items() if k != "name" and v is not None)
+        return f"{value['name']} ({', '.join(named)})"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return "left out" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def load_plan(path: Path) -> tuple[Plan, Simulation | None]:

@@ -9,23 +9,14 @@ import numpy as np
 
 from fedsecure.method import Axis, Method, RoutedMethod, Schema, TensorSpec
 from fedsecure.plan import Plan
-from fedsecure.plan.methods import CondensationSettings, FedAvgSettings
+from fedsecure.plan.methods import CondensationSettings, FedAvgSettings, RoutedSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
+from fedsecure_node.plans.departures import departure_lines
+from fedsecure_node.plans.routed_words import routed_words
 from fedsecure_node.text import printable
 
 __all__ = ["describe", "duration", "floor_words", "human_bytes"]
-
-#: What each departure towards the papers' settings costs, in words.
-_COSTS = {
-    "init": "images start from real records, whose traces can stay visible in what leaves",
-    "real_means": "records are asked anew at every step, not once a network: the answers teach more",
-    "min_count": "classes of fewer records take part: each record weighs more",
-    "ipc": "more images leave for each class",
-    "logit_clip": "another bound on what one record adds to the mean logits",
-    "resample": "another number of networks through which the records are seen",
-    "resample_interval": "another number of networks through which the records are seen",
-}
 
 
 def human_bytes(count: int) -> str:
@@ -97,13 +88,16 @@ def _computed(plan: Plan) -> Iterator[str]:
         kind = "images" if isinstance(plan.task, ImageTask) else "rows"
         averages = f"averages of {method.init_n} real records"
         start = {"noise": "noise", "avg": averages, "real": "real records"}[method.init]
+        networks = f"{method.networks} network{'s' * (method.networks > 1)}"
         yield (
             f"computed here each round: {method.ipc} condensed {kind} for each class of at least {method.min_count} "
-            f"records, in {method.steps} steps, starting from {start}"
+            f"records, in {method.steps} steps on {networks}, starting from {start}"
         )
     elif isinstance(method, FedAvgSettings):
         length = f"{method.local_epochs} epochs" if method.local_epochs else f"{method.local_steps} steps"
         yield f"computed here each round: the model is trained on the records for {length}"
+    elif isinstance(method, RoutedSettings):
+        yield from routed_words(plan, method)
     if plan.randomness == "plan":
         yield "randomness: from the plan, so the coordinator knows every draw that this node makes"
     else:
@@ -166,12 +160,8 @@ def _preset(plan: Plan) -> Iterator[str]:
         yield "preset: paper - the papers' settings, made for accuracy; they let more be learned of single records"
     else:
         yield "preset: protective - settings chosen so that less can be learned of single records"
-    departures = plan.departures()
-    if not departures:
-        yield "departures from the preset: none"
-    for line in departures:
-        cost = _COSTS.get(line.split(" = ", 1)[0], "")
-        yield f"departure: {line}" + (f" - {cost}" if cost else "")
+    lines = list(departure_lines(plan))
+    yield from lines or ["departures from the preset: none"]
 
 
 def _verdict(plan: Plan, policy: Policy | None, fault: str) -> Iterator[str]:
@@ -199,7 +189,10 @@ def _rules(plan: Plan) -> list[str]:
     if isinstance(plan.method, CondensationSettings):
         rules += [
             f"condensation.{r}"
-            for r in ("init", "max_ipc", "min_records_per_class", "group_rule", "fresh_queries", "max_logit_clip")
+            for r in (
+                "init", "max_ipc", "min_records_per_class", "group_rule", "fresh_queries", "max_networks",
+                "max_logit_clip",
+            )
             if r != "max_logit_clip" or plan.method.name == "fedaf"
-        ]
-    return rules
+        ]  # fmt: skip
+    return [*rules, "release.max_bytes", "release.max_bytes_per_run"]

@@ -138,7 +138,7 @@ def test_a_plan_in_words_says_what_leaves_and_what_the_policy_thinks(node):
         "images: condensed records",
         "guarantee: none",
         "preset: protective",
-        "departure: ipc = 2 (preset: 10) - more images leave for each class",
+        "departure: ipc = 2 (preset: 10) - fewer images leave for each class",
         "policy: yes, rule by rule",
         "yes condensation.init",
     ):
