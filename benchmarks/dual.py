@@ -44,6 +44,7 @@ class Constants:
     width: int = 8
     crop: float = 1.0
     lr: float = 0.03
+    route_lr: float = 0.01
 
 
 CONSTANTS = Constants()
@@ -70,8 +71,9 @@ class Cell:
     @property
     def name(self) -> str:
         c = self.constants
-        strengths = f"g{c.gain:g}-s{c.ramp:g}-t{c.rounds}-n{c.share:g}-p{c.side}-w{c.width}-c{c.crop:g}-lr{c.lr:g}"
-        return f"{strengths}/inter{self.alpha_inter:g}-intra{self.alpha_intra:g}/{self.label}/seed{self.seed}"
+        shifts = f"g{c.gain:g}-s{c.ramp:g}-c{c.crop:g}"
+        size = f"t{c.rounds}-n{c.share:g}-p{c.side}-w{c.width}-lr{c.lr:g}-{c.route_lr:g}"
+        return f"{shifts}-{size}/inter{self.alpha_inter:g}-intra{self.alpha_intra:g}/{self.label}/seed{self.seed}"
 
     def plan(self) -> dict[str, Any]:
         """The plan file's content."""
@@ -105,7 +107,7 @@ class Cell:
                 "name": "fedavg", "local_steps": 10, "batch": 128, "lr": lr, "schedule": "cosine",
                 "momentum": 0.9, "weight_decay": 5e-4,
             }  # fmt: skip
-        steps = {"predict": {"lr": lr}, "route": {"lr": lr}}
+        steps = {"predict": {"lr": lr}, "route": {"lr": self.constants.route_lr}}
         if self.method == "feddrm-shared":
             return {"name": "feddrm", "backbone": "shared", "branch": 32, **steps}
         if self.method == "feddrm":

@@ -92,6 +92,7 @@ def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: di
     folder = str(federation.node(node))
     verified = _ask("node", "verify-log", "--dir", folder)
     releases = _ask("node", "releases", "--dir", folder)["releases"]
+    queries = _ask("node", "queries", "--dir", folder)["queries"]
     previews = preview_releases(Path(folder), "all", federation.root / "previews" / node)
     for release in releases:
         name = f"{release['plan']['method']}.round-{release['round']}.{release['exchange']}"
@@ -106,6 +107,7 @@ def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: di
         "labels": sorted({r["guarantee"]["label"] for r in releases}),
         "log": {"verified": verified["ok"], "records": verified["records"], "head": verified["head"]},
         "releases": releases,
+        "queries": queries,
     }
 
 
