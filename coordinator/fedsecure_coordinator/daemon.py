@@ -12,11 +12,12 @@ from types import TracebackType
 
 import grpc
 
+from fedsecure.crypto.names import COORDINATOR
 from fedsecure.errors import ConfigError, FedSecureError
 from fedsecure.files import private_folder
 from fedsecure.locks import DAEMON_LOCK, daemon_lock
 from fedsecure.threads import lacks_thread, threads_needed
-from fedsecure.wire.credentials import TlsFiles, server_credentials
+from fedsecure.wire.credentials import TlsFiles, own_participant, server_credentials
 from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from fedsecure.wire.v1.prediction_pb2_grpc import add_PredictionServicer_to_server
 from fedsecure_coordinator.blobs import BlobStore
@@ -35,7 +36,7 @@ from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import BuildMethod
 from fedsecure_coordinator.servicer import Servicer, ServicerLimits
-from fedsecure_coordinator.settings import CoordinatorSettings
+from fedsecure_coordinator.settings import CONFIG_NAME, CoordinatorSettings
 from fedsecure_coordinator.uploads import Uploads
 from fedsecure_coordinator.watch import FileWatch
 from fedsecure_coordinator.worker import Evaluate, Worker
@@ -128,6 +129,9 @@ class Daemon:
         settings, limits = self._settings, self._settings.limits
         tls = settings.tls
         files = TlsFiles(tls.key, tls.cert, tls.ca, tls.crl)
+        own_participant(
+            files, role=COORDINATOR, name=COORDINATOR, federation=settings.federation, now=_utc(), where=CONFIG_NAME
+        )
         credentials = server_credentials(files, now=_utc())
         gate = Gate(files, federation=settings.federation, crl=tls.crl_place, now=_utc)
         bounds = ServicerLimits(settings.federation, limits.max_wait_ms, limits.chunk_bytes, limits.clock_skew_s * 1000)

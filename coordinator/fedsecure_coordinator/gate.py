@@ -66,7 +66,7 @@ class Gate:
 
     def _log_refused(self, context: grpc.ServicerContext, reason: str) -> None:
         peer, shown = context.peer(), _fingerprint(context)
-        times = self._quota.take((peer.rpartition(":")[0], shown, reason.replace(peer, "")))
+        times = self._quota.take((peer.rpartition(":")[0], shown, reason))
         if times:
             _log.warning(
                 "refused %s, certificate %s: %s%s",

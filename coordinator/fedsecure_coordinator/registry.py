@@ -161,8 +161,8 @@ class Registry:
         """Apply an event to a run: machine, journal, then everyone who waits.
 
         ``also`` writes to the journal in the same transaction. ``server``: blob and tensors of a new coordinator's
-        state. ``first``: kind and detail of notes that come before what follows from the event. Raises what the machine raises, and ``StoreError`` when the store cannot be written; then nothing has
-        changed.
+        state. ``first``: kind and detail of notes that come before what follows from the event. Raises what the machine
+        raises, and ``StoreError`` when the store cannot be written; then nothing has changed.
         """
         with self.changed:
             run = self.open_run(digest)

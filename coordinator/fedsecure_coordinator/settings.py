@@ -12,7 +12,7 @@ from fedsecure.config import PlacePath, Settings
 from fedsecure.daemon_settings import FederationName, TlsSettings, anchored_tls, load_from_folder
 from fedsecure.data.settings import AnySource, anchored, anchored_source
 
-__all__ = ["CoordinatorSettings", "load_settings", "split_listen"]
+__all__ = ["CONFIG_NAME", "CoordinatorSettings", "load_settings", "split_listen"]
 
 CONFIG_NAME = "coordinator.toml"
 

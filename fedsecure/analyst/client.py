@@ -12,11 +12,11 @@ from typing import Any, Final
 import grpc
 
 from fedsecure import __version__
-from fedsecure.analyst.settings import AnalystSettings
-from fedsecure.errors import ConfigError, FedSecureError, RemoteProtocolError, WireError
+from fedsecure.analyst.settings import CONFIG_NAME, AnalystSettings
+from fedsecure.errors import FedSecureError, RemoteProtocolError, WireError
 from fedsecure.wire.clock import clock_skew
 from fedsecure.wire.codec import PROTOCOL
-from fedsecure.wire.credentials import TlsFiles, own_identity
+from fedsecure.wire.credentials import TlsFiles, own_participant
 from fedsecure.wire.dialling import dial
 from fedsecure.wire.line import Line
 from fedsecure.wire.status import from_rpc_error
@@ -161,13 +161,14 @@ def connected(settings: AnalystSettings) -> Iterator[tuple[AnalystClient, Greeti
     """An open connection on which both have greeted. Raises ``CertificateError``, ``ConfigError`` or ``WireError``
     naming the cause (see ``fedsecure.wire.preflight``)."""
     files, now = tls_files(settings), datetime.now(UTC)
-    own = own_identity(files, now=now, roles=("analyst",))
-    if (own.federation, own.name) != (settings.federation, settings.analyst):
-        raise ConfigError(
-            f"the certificate is that of analyst {own.name} of {own.federation}, analyst.toml says {settings.analyst} "
-            f"of {settings.federation}",
-            hint="correct analyst.toml, or enrol this analyst",
-        )
+    own_participant(
+        files,
+        role="analyst",
+        name=settings.analyst,
+        federation=settings.federation,
+        now=now,
+        where=CONFIG_NAME,
+    )
     channel, _ = dial(settings.coordinator, files, federation=settings.federation, now=now)
     with Line(channel) as line:
         client = AnalystClient(line, settings.analyst)

@@ -27,6 +27,7 @@ __all__ = [
     "as_utc",
     "certificate_hosts",
     "certificate_identity",
+    "certificate_names",
     "check_ca",
     "check_certificate",
     "fingerprint",
@@ -135,13 +136,22 @@ def certificate_identity(pem: bytes, what: str = "certificate") -> Identity:
 
 
 def certificate_hosts(pem: bytes, what: str = "certificate") -> tuple[str, ...]:
-    """The names that a certificate states, *unchecked*, hosts and URIs: for messages. Raises ``CertificateError``."""
+    """The hosts that a certificate states, *unchecked*, names and addresses: for messages. Raises
+    ``CertificateError``."""
+    return _alternative_names(pem, what, x509.DNSName, x509.IPAddress)
+
+
+def certificate_names(pem: bytes, what: str = "certificate") -> tuple[str, ...]:
+    """All that a certificate states, *unchecked*, hosts and URIs: for messages. Raises ``CertificateError``."""
+    return _alternative_names(pem, what, x509.DNSName, x509.IPAddress, x509.UniformResourceIdentifier)
+
+
+def _alternative_names(pem: bytes, what: str, *kinds: type[x509.GeneralName]) -> tuple[str, ...]:
     try:
         names = load_certificate(pem, what).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    known = (x509.DNSName, x509.IPAddress, x509.UniformResourceIdentifier)
-    return tuple(str(n.value) for n in names if isinstance(n, known))
+    return tuple(str(n.value) for n in names if isinstance(n, kinds))
 
 
 def _check_issuer(certificate: x509.Certificate, ca: x509.Certificate, ca_pem: bytes, what: str) -> None:

@@ -18,13 +18,23 @@ import grpc
 from fedsecure.crypto.certificates import PeerIdentity, check_certificate
 from fedsecure.crypto.enrolment import check_key_pair
 from fedsecure.crypto.keyfiles import present, read_public, read_secret
-from fedsecure.crypto.names import ROLES
-from fedsecure.errors import CertificateError
+from fedsecure.crypto.names import ROLES, describe
+from fedsecure.errors import CertificateError, ConfigError
 
-__all__ = ["TlsFiles", "channel_credentials", "own_identity", "peer_identity", "server_credentials"]
+__all__ = [
+    "CALLERS_CERTIFICATE",
+    "TlsFiles",
+    "channel_credentials",
+    "own_identity",
+    "own_participant",
+    "peer_identity",
+    "server_credentials",
+]
 
 #: Who may call a coordinator.
 CALLERS = ("node", "analyst")
+#: How a fault of a caller's certificate begins; the caller reads ``our own certificate`` in its place.
+CALLERS_CERTIFICATE = "certificate of the caller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,23 @@ def own_identity(files: TlsFiles, *, now: datetime, roles: tuple[str, ...] = ROL
     )
 
 
+def own_participant(
+    files: TlsFiles, *, role: str, name: str, federation: str, now: datetime, where: str
+) -> PeerIdentity:
+    """As ``own_identity``, and the certificate is that of the participant whom the settings name.
+
+    ``where``: the settings' file. Raises ``ConfigError`` when they are of two minds: nobody is dialled or served then.
+    """
+    own = own_identity(files, now=now, roles=(role,))
+    if (own.federation, own.name) != (federation, name):
+        raise ConfigError(
+            f"the certificate is that of {describe(own.role, own.name)} of {own.federation}, "
+            f"{where} says {describe(role, name)} of {federation}",
+            hint=f"correct {where}, or enrol this {role}",
+        )
+    return own
+
+
 def server_credentials(files: TlsFiles, *, now: datetime) -> grpc.ServerCredentials:
     """Credentials of a coordinator's server; a client without a certificate of our CA does not get past the handshake.
 
@@ -105,14 +132,14 @@ def peer_identity(
     """Who makes this call, by the certificate of the connection. ``PeerIdentity.require`` then binds the message to it.
 
     Raises ``CertificateError`` naming the reason: no TLS, no certificate, unknown CA, expired, not yet valid, other
-    federation, wrong role, revoked, malformed.
+    federation, wrong role, revoked, malformed. It names no address: the caller, who is told, has no use for it.
     """
     auth = cast("Mapping[str, Sequence[bytes]]", context.auth_context())
     if list(auth.get("transport_security_type", ())) != [b"ssl"]:
-        raise CertificateError(f"peer {context.peer()}: speaks plaintext", hint="connections are mutual TLS only")
+        raise CertificateError("the caller speaks plaintext", hint="connections are mutual TLS only")
     certificates = auth.get("x509_pem_cert", ())
     if len(certificates) != 1:
-        raise CertificateError(f"peer {context.peer()}: shows no certificate", hint="enrol with the consortium CA")
+        raise CertificateError("the caller shows no certificate", hint="enrol with the consortium CA")
     return check_certificate(
         bytes(certificates[0]),
         ca_pem=ca_pem,
@@ -121,5 +148,5 @@ def peer_identity(
         name=None,
         now=now,
         crl_pem=crl_pem,
-        what=f"certificate of peer {context.peer()}",
+        what=CALLERS_CERTIFICATE,
     )

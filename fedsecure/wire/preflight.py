@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NoReturn
 
-from fedsecure.crypto.certificates import PeerIdentity, certificate_hosts, check_certificate, when
+from fedsecure.crypto.certificates import PeerIdentity, certificate_hosts, certificate_names, check_certificate, when
 from fedsecure.crypto.names import COORDINATOR, is_address, is_host
 from fedsecure.errors import CertificateError, ConfigError, WireError
 from fedsecure.wire.clock import MAX_CLOCK_SKEW_MS, clock_skew
@@ -176,10 +176,12 @@ class _Peer:
         if certificate is not None:
             self.check(certificate)
         if error.verify_code in (_HOST_MISMATCH, _ADDRESS_MISMATCH):
-            names = ", ".join(certificate_hosts(certificate)) if certificate is not None else "not known"
+            names = ", ".join(certificate_names(certificate)) if certificate is not None else "not known"
+            hosts = " or ".join(certificate_hosts(certificate)) if certificate is not None else ""
             raise CertificateError(
                 f"certificate of {self.address}: hostname mismatch: it is not for {self.host}, but for: {names}",
-                hint="use one of these names as address, or have the coordinator's certificate issued with this name",
+                hint=(f"dial {hosts}, or " if hosts else "")
+                + f"have the coordinator's certificate issued for {self.host} as well",
             )
         if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
             fault = "expired" if error.verify_code == _EXPIRED else "not yet valid"

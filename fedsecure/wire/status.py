@@ -13,6 +13,7 @@ import grpc
 
 from fedsecure import errors
 from fedsecure.errors import CertificateError, FedSecureError, RemoteProtocolError, WireError
+from fedsecure.wire.credentials import CALLERS_CERTIFICATE
 
 __all__ = ["from_rpc_error", "to_status"]
 
@@ -61,12 +62,18 @@ def from_rpc_error(exc: grpc.RpcError, *, peer: str = "coordinator") -> FedSecur
     message, _, hint = details.partition(HINT_MARK)
     cls = _CLASSES.get(_error_name(exc))
     if cls is not None and message:
-        return cls(message, hint=hint)
+        return cls(_seen_from_here(message, peer) if cls is CertificateError else message, hint=hint)
     if code in _TRANSPORT:
         cls, verdict, advice = _TRANSPORT[code]
         return cls(f"{peer} {verdict}" + (f" ({message})" if message else ""), hint=hint or advice)
     name = code.name if code is not None else "no status"
     return RemoteProtocolError(f"{peer} failed: {name}" + (f": {message}" if message else ""), hint=hint)
+
+
+def _seen_from_here(message: str, peer: str) -> str:
+    """What the peer says of "the caller", said of ourselves. Its address for us says nothing to anybody here."""
+    fault = message.removeprefix(f"{CALLERS_CERTIFICATE}: ")
+    return message if fault == message else f"our own certificate is refused by the {peer}: {fault}"
 
 
 def _code(exc: grpc.RpcError) -> grpc.StatusCode | None:

@@ -60,6 +60,13 @@ def test_every_class_comes_back(call, cls):
     assert seen.hint == "look at Müller's file"
 
 
+def test_what_is_wrong_with_our_certificate_is_said_of_it_and_without_an_address(call):
+    seen = call(errors.CertificateError("certificate of the caller: revoked: by the CA", hint="get another"))
+    assert str(seen) == "our own certificate is refused by the coordinator: revoked: by the CA"
+    assert (type(seen), seen.hint) == (errors.CertificateError, "get another")
+    assert str(call(errors.CertificateError("speaks as another: a"))) == "speaks as another: a"
+
+
 def test_a_fault_of_the_peers_own_is_remote_here(call):
     seen = call(errors.LocalProtocolError("lost its way"))
     assert type(seen) is RemoteProtocolError

@@ -7,7 +7,6 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -19,9 +18,8 @@ from fedsecure.errors import ConfigError, FedSecureError, StoreError
 from fedsecure.files import PUBLIC_FILE, exists, private_folder, write_durably
 from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
-from fedsecure.wire.credentials import own_identity
 from fedsecure_node.cli.verification import verify_store
-from fedsecure_node.link.connect import tls_files
+from fedsecure_node.link.connect import own_certificate
 from fedsecure_node.log.witness import Witness
 from fedsecure_node.plans.describe import human_bytes
 from fedsecure_node.plans.institution import read_policy
@@ -101,13 +99,7 @@ def _checks(settings: NodeSettings, plan_file: Path | None) -> Iterator[tuple[st
 
 
 def _certificate(settings: NodeSettings) -> str:
-    own = own_identity(tls_files(settings), now=datetime.now(UTC), roles=("node",))
-    if (own.federation, own.name) != (settings.federation, settings.node):
-        raise ConfigError(
-            f"the certificate is that of node {own.name} of {own.federation}, node.toml says {settings.node} of "
-            f"{settings.federation}",
-            hint="correct node.toml, or enrol this node",
-        )
+    own = own_certificate(settings)
     return f"{own.fingerprint}, valid until {own.not_after:%Y-%m-%d}"
 
 

@@ -6,17 +6,18 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fedsecure.crypto.certificates import PeerIdentity
 from fedsecure.errors import ConfigError
 from fedsecure.files import exists
 from fedsecure.wire.clock import clock_skew
-from fedsecure.wire.credentials import TlsFiles
+from fedsecure.wire.credentials import TlsFiles, own_participant
 from fedsecure.wire.dialling import dial
 from fedsecure_node.link.client import CoordinatorClient
 from fedsecure_node.log.records import Destination
-from fedsecure_node.settings import NodeSettings
+from fedsecure_node.settings import CONFIG_NAME, NodeSettings
 from fedsecure_node.store.store import now_ms
 
-__all__ = ["Link", "connect", "tls_files"]
+__all__ = ["Link", "connect", "own_certificate", "tls_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,23 @@ def tls_files(settings: NodeSettings) -> TlsFiles:
     return TlsFiles(tls.key, tls.cert, tls.ca, tls.crl or late)
 
 
+def own_certificate(settings: NodeSettings) -> PeerIdentity:
+    """Our own certificate, in order and that of the node in ``node.toml``. Raises ``CertificateError`` or
+    ``ConfigError``."""
+    return own_participant(
+        tls_files(settings),
+        role="node",
+        name=settings.node,
+        federation=settings.federation,
+        now=datetime.now(UTC),
+        where=CONFIG_NAME,
+    )
+
+
 def connect(settings: NodeSettings, stop: threading.Event) -> Link:
     """Connect and greet. Raises ``WireError`` when trying again may help; ``CertificateError`` and the like name a
     cause that will not go away by itself."""
+    own_certificate(settings)
     files = tls_files(settings)
     channel, peer = dial(settings.coordinator, files, federation=settings.federation, now=datetime.now(UTC))
     client = CoordinatorClient(channel, settings.node, stop)

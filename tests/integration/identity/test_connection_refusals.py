@@ -175,7 +175,8 @@ def test_a_revoked_node_is_told_so(federation, running, node, hello):
     authority.revoke(federation.ca, "charite", passphrase=None, now=federation.now, reason="key-compromise")
     reply = hello(running.port, channel_credentials(node, now=federation.now))
     assert reply.code() == grpc.StatusCode.UNAUTHENTICATED
-    assert "certificate of peer ipv4:127.0.0.1" in reply.details()
+    assert "ipv4:" not in reply.details()
+    assert reply.details().startswith("certificate of the caller: revoked: ")
     assert "revoked: the certificate of node charite" in reply.details()
 
 
@@ -287,6 +288,8 @@ def test_a_hostname_mismatch_prints_the_names(federation, node, serve):
             federation, f"{host}:{running.port}", node, f"hostname mismatch: it is not for {host}, but for: "
         )
         assert "spiffe://heart/coordinator, c.example.org, 10.0.0.1" in str(error)
+        assert error.hint.startswith("dial c.example.org or 10.0.0.1, or have")
+        assert "spiffe" not in error.hint
 
 
 def test_a_nodes_certificate_cannot_serve(federation, node, serve, unchecked_server, hello):

@@ -17,6 +17,7 @@ from fedsecure.crypto.certificates import (
     PeerIdentity,
     certificate_hosts,
     certificate_identity,
+    certificate_names,
     check_ca,
     check_certificate,
     fingerprint,
@@ -46,7 +47,8 @@ def test_a_good_certificate_of_each_role(consortium):
         assert (peer.federation, peer.role, peer.name) == ("heart", role, name)
         assert peer.fingerprint == fingerprint(pem)
         assert peer.not_after == consortium.now + timedelta(days=90)
-        assert certificate_hosts(pem)[1:] == hosts
+        assert certificate_hosts(pem) == hosts
+        assert certificate_names(pem)[1:] == hosts
 
 
 def test_any_of_several_roles_will_do(consortium):
@@ -305,7 +307,8 @@ def test_fingerprints_are_openssls(consortium, tmp_path):
 def test_stated_identity_is_for_messages_only(another_consortium):
     pem = another_consortium.issue()
     assert str(certificate_identity(pem)) == "node charite"
-    assert certificate_hosts(pem) == ("spiffe://heart/node/charite",)
+    assert certificate_names(pem) == ("spiffe://heart/node/charite",)
+    assert certificate_hosts(pem) == ()
 
 
 def test_peer_identity_shows_no_secret_and_is_frozen(consortium):
