@@ -1,4 +1,4 @@
-"""How well a federation does as a system, on test records whose node is known (FedSPM page, 4.10).
+"""How well a federation does as a system, on test records whose node is known (FedSPM page, 2.10).
 
 *System accuracy*: pooled test records, each answered by the node that it is routed to, or by a vote of all nodes where
 a method does not route. *Average accuracy*: each node's own model on its own test records, weighted by rho_i.

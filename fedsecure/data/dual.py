@@ -1,5 +1,5 @@
 """The dual-heterogeneity benchmark: who gets which record, as which component, under which labels (FedSPM page,
-section 6b).
+section 4).
 
 Everything is drawn from streams of its own, so that one strength can be changed and the rest stays as it was.
 """

@@ -130,7 +130,7 @@ class SourcesPartition(Settings):
 
 class DualHeterogeneityPartition(Settings):
     """The dual-heterogeneity benchmark of the FedSPM paper: nodes differ in looks, and within each node two latent
-    components differ (FedSPM page, section 6b). Images with three channels only.
+    components differ (FedSPM page, section 4). Images with three channels only.
 
     ``alpha_inter``: class-wise Dirichlet over the nodes; ``alpha_intra``: Dirichlet of a node's two components.
     ``inversion``: what component 1 has inverted. ``gain`` and ``ramp``: strengths of a node's colour shift and of its

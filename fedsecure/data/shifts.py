@@ -1,5 +1,5 @@
 """The pixels of the dual-heterogeneity benchmark: what makes one node's images look unlike another's, and one latent
-component unlike the other (FedSPM page, section 6b). All functions are pure and take images (n, 3, H, W), float32 in
+component unlike the other (FedSPM page, section 4). All functions are pure and take images (n, 3, H, W), float32 in
 [0, 1].
 """
 

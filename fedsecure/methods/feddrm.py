@@ -1,4 +1,4 @@
-"""FedDRM as its own paper has it: one backbone, two branches, one joint loss (FedSPM page, section 5)."""
+"""FedDRM as its own paper has it: one backbone, two branches, one joint loss (FedSPM page, section 3)."""
 
 from __future__ import annotations
 

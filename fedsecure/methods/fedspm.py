@@ -1,7 +1,7 @@
-"""FedSPM (FedSPM page, section 4): a mixture model with routing, learned by federated EM.
+"""FedSPM (FedSPM page, section 2): a mixture model with routing, learned by federated EM.
 
 Each round a node runs an E-step (7), then two M-steps that share no parameter: f1 over its heads and the prediction
-encoder, f2 over the routing encoder and its linear layer (4.6). The shared parameters are summed, the heads stay.
+encoder, f2 over the routing encoder and its linear layer (2.6). The shared parameters are summed, the heads stay.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _EStep:
 class _Work:
     """A node's round: its records, its row ``index``, and the responsibilities where they are fixed for the round.
 
-    ``own``: with the explicit form, rho_i pi_i of the new pi (C,), which stands in for this node's row (page, 4.5).
+    ``own``: with the explicit form, rho_i pi_i of the new pi (C,), which stands in for this node's row (page, 2.5).
     """
 
     x: torch.Tensor
@@ -61,7 +61,7 @@ class FedSPM(RoutedBase):
     """Shared: ``theta.<e>.<name>`` and ``nu.<e>.<name>`` for each encoder e (one in 1x, C in Cx), ``xi``, ``bias``.
 
     With one component it is FedDRM with separate encoders: w = 1, f1 the cross-entropy of the labels under a local
-    head, f2 that of the node's id (page, section 5).
+    head, f2 that of the node's id (page, section 3).
     """
 
     def __init__(self, plan: Plan, settings: FedSPMSettings | FedDRMSettings) -> None:
@@ -102,7 +102,7 @@ class FedSPM(RoutedBase):
         return self._theta.dim
 
     def draw_shared(self, seed: int) -> Parameters:
-        """Encoders and ``xi`` by PyTorch's own initialisers: with a smaller ``xi`` routing crawls (page, section 9)."""
+        """Encoders and ``xi`` by PyTorch's own initialisers: with a smaller ``xi`` routing crawls (page, section 5)."""
         drawn: Parameters = {}
         for prefix, encoder in (("theta", self._theta), ("nu", self._nu)):
             for e in range(self.encoders):
@@ -124,7 +124,7 @@ class FedSPM(RoutedBase):
     def train(
         self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, ctx: ClientContext
     ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
-        """E-step, M-step 1, M-step 2 (page, 4.7)."""
+        """E-step, M-step 1, M-step 2 (page, 2.7)."""
         work = _Work(x, y, self.index(ctx.node), ctx)
         summed = self.routed.diagnostics == "summed"
         found = None

@@ -1,7 +1,7 @@
 """What FedSPM and FedDRM have in common: shared parameters that are summed, heads that stay, and routing.
 
 Coordinator state and broadcast hold the shared parameters by name; ``bias`` (m, C) and ``xi`` (m, C, d') are the linear
-layer over all (node, component) pairs, which every node trains whole (FedSPM page, 4.1).
+layer over all (node, component) pairs, which every node trains whole (FedSPM page, 2.1).
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class RoutedBase(Answering):
     def fresh_heads(self, device: str) -> Heads:
         """alpha = 0 and beta by the linear layer's initialiser, another draw a component, the same at every node (P8).
 
-        Components that began alike would stay alike for ever (page, 4.7).
+        Components that began alike would stay alike for ever (page, 2.7).
         """
         bound = 1.0 / math.sqrt(self.predict_dim)
         shape = (self.components, self.num_classes, self.predict_dim)

@@ -1,4 +1,4 @@
-"""One M-step of a node: a bounded number of SGD steps over reshuffled batches (FedSPM page, 4.7)."""
+"""One M-step of a node: a bounded number of SGD steps over reshuffled batches (FedSPM page, 2.7)."""
 
 from __future__ import annotations
 

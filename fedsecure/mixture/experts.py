@@ -39,7 +39,7 @@ def responsibilities(own_logits: torch.Tensor, label_log: torch.Tensor) -> torch
 
 
 def predict_loss(label_log: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """f1 of one node: the mean of -sum_c w_jc log P_ic(y_j | x_j), a scalar (page, 4.6)."""
+    """f1 of one node: the mean of -sum_c w_jc log P_ic(y_j | x_j), a scalar (page, 2.6)."""
     return -(w * label_log).sum(dim=1).mean()
 
 

@@ -11,7 +11,7 @@ def joint_logits(h: torch.Tensor, xi: torch.Tensor, bias: torch.Tensor) -> torch
     """s_ic(x) = bias_ic + xi_ic . h_c(x), shape (n, m, C).
 
     ``h``: routing features (n, E, d') with E = 1 (encoder shared by the components, 1x) or E = C (Cx). ``xi``:
-    (m, C, d'). ``bias``: (m, C): b in the absorbed form, gamma + log(rho pi) in the explicit one (page, 4.5).
+    (m, C, d'). ``bias``: (m, C): b in the absorbed form, gamma + log(rho pi) in the explicit one (page, 2.5).
     """
     m, components, dim = xi.shape
     if h.shape[1] == 1:
@@ -40,7 +40,7 @@ def component_posterior(logits: torch.Tensor, node: int) -> torch.Tensor:
 
 
 def route_loss(logits: torch.Tensor, w: torch.Tensor, node: int) -> torch.Tensor:
-    """f2 of one node: the mean of -sum_c w_jc log softmax_(k,l)(s)[(i, c)], a scalar (page, 4.4 and 4.6).
+    """f2 of one node: the mean of -sum_c w_jc log softmax_(k,l)(s)[(i, c)], a scalar (page, 2.4 and 2.6).
 
     The surrogate of Q2 is minus n times this plus constants. ``w``: responsibilities (n, C).
     """

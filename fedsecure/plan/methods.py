@@ -173,7 +173,7 @@ class RouteStep(MStep):
 
 
 class RoutedSettings(Settings):
-    """What FedSPM and FedDRM share (FedSPM page, section 4).
+    """What FedSPM and FedDRM share (FedSPM page, section 2).
 
     ``router``: the routing encoder; left out, a LeNet for images and a small MLP for tables. ``parametrisation``:
     ``absorbed`` trains b = gamma + log(rho pi), and no mixing weight leaves a node; ``explicit`` trains gamma and needs
@@ -199,7 +199,7 @@ class RoutedSettings(Settings):
 
 
 class FedSPMSettings(RoutedSettings):
-    """FedSPM (FedSPM page, section 4). ``encoders``: ``shared`` by the components (1x) or ``separate`` (Cx).
+    """FedSPM (FedSPM page, section 2). ``encoders``: ``shared`` by the components (1x) or ``separate`` (Cx).
     ``e_step``: ``round``, once over all records with the parameters as broadcast, or ``batch``, on each batch with
     those of the moment (P3). ``prediction``: the mixture of the component heads, or the head of the likeliest alone."""
 
@@ -211,7 +211,7 @@ class FedSPMSettings(RoutedSettings):
 
 
 class FedDRMSettings(RoutedSettings):
-    """FedDRM (FedSPM page, section 5). ``backbone``: ``separate`` encoders make it FedSPM with one component;
+    """FedDRM (FedSPM page, section 3). ``backbone``: ``separate`` encoders make it FedSPM with one component;
     ``shared`` is the form of its own paper, one backbone with two branches of ``branch`` units and the joint loss
     ``label_weight`` * f1 + (1 - ``label_weight``) * f2, trained by the ``predict`` steps."""
 

@@ -154,7 +154,7 @@ def _tensors(model: ModelSettings) -> int:
 
 
 def _routed(plan: Plan, method: RoutedSettings) -> int:
-    """Numbers in one ``update`` of FedSPM or FedDRM (FedSPM page, 4.12), ``mass`` and diagnostics included."""
+    """Numbers in one ``update`` of FedSPM or FedDRM (FedSPM page, 2.12), ``mass`` and diagnostics included."""
     theta, width = encoder_size(plan.model, plan.task)
     nodes = len(plan.cohort.nodes)
     if isinstance(method, FedDRMSettings) and method.backbone == "shared":

@@ -149,7 +149,7 @@ def test_the_new_parameters_are_the_mean_weighted_by_records(make_plan, two, cli
 
 
 def test_identical_components_stay_identical(make_plan, two, client_context):
-    """w = 1/C is a fixed point (page, 4.7): which is why components begin differently."""
+    """w = 1/C is a fixed point (page, 2.7): which is why components begin differently."""
     plan = make_plan("fedspm")
     method = build_method(plan)
     server = method.init_server(0)

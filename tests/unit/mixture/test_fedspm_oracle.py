@@ -104,7 +104,7 @@ def test_e_step(case):
 
 
 def test_absorbed_and_explicit_forms_agree(case):
-    """To 1e-10 (page, 4.5): logits, E-step, posterior, routing scores, component posteriors."""
+    """To 1e-10 (page, 2.5): logits, E-step, posterior, routing scores, component posteriors."""
     absorbed, explicit = case.absorbed(), case.explicit(case.pi)
     close(absorbed, explicit, 1e-10)
     close(case.e_step(absorbed), case.e_step(explicit), 1e-10)
@@ -153,7 +153,7 @@ def test_prediction(case):
 
 
 def test_mixture_log_likelihood(case):
-    """pl~ = sum_j log P(node, y | x) - sum_i n_i log rho_i - n log n (page, 4.4, fact 3)."""
+    """pl~ = sum_j log P(node, y | x) - sum_i n_i log rho_i - n log n (page, 2.4, fact 3)."""
     log_posterior = log_joint_posterior(case.absorbed())
     total = torch.zeros((), dtype=torch.float64)
     for i in range(case.m):
@@ -185,7 +185,7 @@ def test_density_prior_takes_rho_off(case):
 
 
 def test_one_component_is_two_cross_entropies():
-    """FedDRM: f1 is the labels' cross-entropy, f2 that of the node's id (page, section 5)."""
+    """FedDRM: f1 is the labels' cross-entropy, f2 that of the node's id (page, section 3)."""
     generator = torch.Generator().manual_seed(3)
     n, m, k, d = 40, 5, 4, 6
     g, h = (torch.randn(n, 1, d, generator=generator, dtype=torch.float64) for _ in range(2))
