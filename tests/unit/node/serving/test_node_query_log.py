@@ -71,6 +71,7 @@ def cli(asked, tmp_path, capsys):
     folder, node = tmp_path / "site", asked.node
     init_node(folder, node="hospital-a", federation="heart-study", coordinator="localhost:1")
     shutil.copy2(node.settings.identity, folder / "identity.key")
+    shutil.copy2(node.settings.identity.with_suffix(".head"), folder / "identity.head")
     (folder / "identity.pub").write_bytes(public_identity_pem(load_identity(folder / "identity.key").public_bytes))
     shutil.copy2(node.settings.policy, folder / "policy.toml")
     node.store.close()
@@ -93,7 +94,7 @@ def test_the_verbs_tell_of_queries(cli):
     assert cli("releases").splitlines()[-1] == "besides, 1 answers to queries left: fedsecure node queries"
     listed = json.loads(cli("releases", "--json"))
     assert (len(listed["releases"]), listed["answers"]) == (1, 1)
-    assert "3 records of 1 releases and 1 answers to queries: whole" in cli("verify-log")
+    assert "3 records of 1 release and 1 answer to queries: whole" in cli("verify-log")
     assert json.loads(cli("verify-log", "--json"))["answers"] == 1
 
 
