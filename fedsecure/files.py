@@ -28,6 +28,7 @@ __all__ = [
     "private_folder",
     "remove_unfinished",
     "replacing",
+    "require_place",
     "shown",
     "sync_folder",
     "write_all",
@@ -174,6 +175,16 @@ def make_folder(path: Path, *, private: bool = False, error: type[FedSecureError
         if private and missing:
             path.chmod(PRIVATE_FOLDER)  # whatever the umask was
     return path
+
+
+def require_place(path: Path, *, error: type[FedSecureError] = StoreError) -> None:
+    """Raise ``error`` unless ``path`` is a folder that can be written, or can be made one; makes nothing."""
+    with faults(path, "made a folder", error):
+        nearest = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+        if not nearest.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def private_folder(path: Path, *, error: type[FedSecureError] = StoreError) -> Path:

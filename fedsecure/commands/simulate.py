@@ -33,23 +33,26 @@ def simulate(
     ],
     json_output: JsonOption = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int, typer.Option(help="CPU threads of torch; 0 leaves its own choice.", min=0)] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads of torch; 0 leaves its own choice.", min=0, max=1024)] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew even where OUT holds a part of this run.")] = False,
 ) -> None:
     """Run a plan with all its nodes in this process, on the data its [simulation] table names.
 
     A run that was cut short goes on from its last finished round, when --out is the same folder.
     """
-    from fedsecure.files import make_folder
+    from fedsecure.commands.checkpoint import save_checkpoint, take_up
+    from fedsecure.files import make_folder, require_place
 
-    simulator, counts = _prepare(plan, device, threads, quiet=json_output)
+    require_place(out, error=ConfigError)  # before hours of work, or minutes of reading
+    simulator, counts, records = _prepare(plan, device, threads, quiet=json_output)
     make_folder(out, error=ConfigError)
-    rounds = [] if fresh else _resume(simulator, counts, out)
+    rounds = [] if fresh else take_up(simulator, records, out)
     for entry in rounds if not json_output else []:
         say(_line(entry) + " (from before)")
     for report in simulator.rounds():
         rounds.append(report.to_json())
-        _save(simulator, rounds, counts, out)
+        save_checkpoint(simulator, rounds, records, out)
+        _write(out / "result.json", _json(result_json(simulator.plan, rounds, counts)))
         if not json_output:
             say(_line(rounds[-1]))
     _write(out / "model.safetensors", simulator.method.model(simulator.server).to_bytes())
@@ -59,12 +62,14 @@ def simulate(
         say(f"wrote {out / 'result.json'} and {out / 'model.safetensors'}")
 
 
-def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Simulator, Counts]:
+def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Simulator, Counts, str]:
+    """The run; the nodes' records by class; and the digest of all records."""
     import time
 
+    from fedsecure.commands.checkpoint import records_digest
     from fedsecure.compute import prepare
     from fedsecure.data.check import check_dataset
-    from fedsecure.data.partition import deal
+    from fedsecure.data.partition import deal, known_nodes
     from fedsecure.methods import build_method
     from fedsecure.plan import load_plan
     from fedsecure.simulation import Simulator
@@ -73,10 +78,12 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
     plan, simulation = load_plan(path)
     if simulation is None:
         raise ConfigError(f"{path}: no [simulation] table", hint="name its data and partition; see docs/data.md")
+    if (nodes := known_nodes(simulation)) is not None:
+        _check_cohort(path, plan, nodes)
     chosen = prepare(device, threads)
-
     dealt = deal(simulation, plan.task, plan.seed)
     data, test = dealt.train, dealt.test
+    _check_cohort(path, plan, tuple(data))
     for node, dataset in data.items():
         try:
             check_dataset(dataset, plan)
@@ -94,7 +101,24 @@ def _prepare(path: Path, device: str, threads: int, *, quiet: bool) -> tuple[Sim
         clock=time.monotonic,
         device=chosen,
     )
-    return simulator, {node: _class_counts(dataset) for node, dataset in data.items()}
+    return simulator, {node: _class_counts(dataset) for node, dataset in data.items()}, records_digest(dealt)
+
+
+def _check_cohort(path: Path, plan: Plan, nodes: tuple[str, ...]) -> None:
+    """Raise ``ConfigError`` unless the partition's nodes are those of the plan's cohort, and enough."""
+    from fedsecure.data.files import listed, shown
+
+    dealt, cohort = f"{shown(path)}: simulation.partition deals records to", plan.cohort
+    if cohort.nodes and set(nodes) != set(cohort.nodes):
+        raise ConfigError(
+            f"{dealt} {listed(nodes)}, but cohort.nodes names {listed(cohort.nodes)}",
+            hint="name the same nodes in both, or leave cohort.nodes out where the method allows it",
+        )
+    if len(nodes) < cohort.min_nodes:
+        raise ConfigError(
+            f"{dealt} {len(nodes)} node{'s' * (len(nodes) > 1)}, but cohort.min_nodes is {cohort.min_nodes}",
+            hint="deal to more nodes, or lower cohort.min_nodes",
+        )
 
 
 def _class_counts(dataset: Dataset) -> dict[str, int]:
@@ -140,45 +164,11 @@ def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dic
     }
 
 
-def _save(simulator: Simulator, rounds: list[dict[str, Any]], counts: Counts, out: Path) -> None:
-    """After every round: result.json, and what it takes to go on. ``checkpoint.json`` names the digest of the
-    tensors it belongs to, so that a crash between the two files is seen."""
-    tensors, machine = simulator.checkpoint()
-    _write(out / "checkpoint.safetensors", tensors.to_bytes())
-    checkpoint = {
-        "plan_digest": simulator.plan.digest(),
-        "tensors": tensors.digest(),
-        "machine": machine,
-        "class_counts": counts,
-        "rounds": rounds,
-    }
-    _write(out / "checkpoint.json", json.dumps(checkpoint, allow_nan=False).encode())
-    result = result_json(simulator.plan, rounds, counts)
-    _write(out / "result.json", json.dumps(result, indent=1, allow_nan=False).encode())
+def _json(result: dict[str, Any]) -> bytes:
+    return json.dumps(result, indent=1, allow_nan=False).encode()
 
 
 def _write(path: Path, data: bytes) -> None:
     from fedsecure.files import PUBLIC_FILE, write_durably
 
     write_durably(path, data, mode=PUBLIC_FILE, error=ConfigError)
-
-
-def _resume(simulator: Simulator, counts: Counts, out: Path) -> list[dict[str, Any]]:
-    """Take up a checkpoint of this plan over the same class counts; where there is none, start anew."""
-    from fedsecure.files import exists, faults
-    from fedsecure.tensors import Tensors
-
-    saved = [out / name for name in ("checkpoint.json", "checkpoint.safetensors")]
-    if not all(exists(path, ConfigError) for path in saved):
-        return []
-    with faults(saved[0], "read", ConfigError):
-        state, blob = (path.read_bytes() for path in saved)
-    try:
-        checkpoint, tensors = json.loads(state), Tensors.from_bytes(blob)
-        expected = (simulator.plan.digest(), tensors.digest(), counts)
-        if (checkpoint["plan_digest"], checkpoint["tensors"], checkpoint["class_counts"]) != expected:
-            return []
-        simulator.resume(tensors, checkpoint["machine"])
-        return list(checkpoint["rounds"])
-    except (ValueError, KeyError, TypeError, DataError):
-        return []

@@ -15,15 +15,16 @@ from fedsecure.data.by_value import column_partition
 from fedsecure.data.dealt import Dealt, joined
 from fedsecure.data.dirichlet import dirichlet_partition
 from fedsecure.data.holdout import holdout_index
+from fedsecure.data.settings import ColumnPartition, SourcesPartition
 from fedsecure.errors import ConfigError, DataError
 from fedsecure.randomness import numpy_generator
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
-    from fedsecure.data.settings import AnySource, Simulation, SourcesPartition
+    from fedsecure.data.settings import AnySource, Simulation
     from fedsecure.plan.task import Task
 
-__all__ = ["Dealt", "deal"]
+__all__ = ["Dealt", "deal", "known_nodes"]
 
 Index = npt.NDArray[np.int64]
 #: Node id -> positions in the records.
@@ -52,6 +53,23 @@ def deal(simulation: Simulation, task: Task, seed: int) -> Dealt:
         test = data.subset(out)
     parts = _parts(simulation, data, members, _limited(rest, simulation.limit, seed), seed)
     return Dealt({node: data.subset(index) for node, index in parts.items()}, test)
+
+
+def known_nodes(simulation: Simulation) -> tuple[str, ...] | None:
+    """The ids of the nodes that ``deal`` would deal to, as far as the settings alone say; ``None`` where the records
+    do."""
+    match simulation.partition:
+        case SourcesPartition(nodes=nodes):
+            return tuple(sorted(nodes))
+        case ColumnPartition():
+            return None
+        case partition:
+            return _numbered(partition.nodes)
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    width = len(str(count))
+    return tuple(f"node-{k:0{width}d}" for k in range(1, count + 1))
 
 
 def _deal_per_node(simulation: Simulation, data: Dataset, members: Parts | None, seed: int) -> Dealt:
@@ -119,8 +137,7 @@ def _parts(simulation: Simulation, data: Dataset, members: Parts | None, rest: I
         parts = dirichlet_partition(
             data.y[rest], len(data.classes), partition.nodes, partition.alpha, partition.min_size, seed
         )
-        width = len(str(partition.nodes))
-        return {f"node-{k:0{width}d}": rest[part] for k, part in enumerate(parts, start=1)}
+        return {node: rest[part] for node, part in zip(_numbered(partition.nodes), parts, strict=True)}
     kept = np.zeros(len(data), dtype=np.bool_)
     kept[rest] = True
     found = {node: index[kept[index]] for node, index in (members or {}).items()}
