@@ -38,6 +38,12 @@ MODELS = [
     ({**IMAGE, "shape": [3, 96, 80]}, {"name": "resnet", "blocks": [2, 1], "width": 8, "groups": 2}),
     (IMAGE, {"name": "mlp", "hidden": [16, 4]}),
     (TABLE, {"name": "mlp", "hidden": [3]}),
+    (IMAGE, {"name": "convnet", "depth": 3, "width": 8, "embedding": 5}),
+    (IMAGE, {"name": "resnet", "blocks": [1, 1], "width": 8, "groups": 4, "embedding": 6}),
+    (TABLE, {"name": "mlp", "hidden": [3], "embedding": 2}),
+    (IMAGE, {"name": "lenet", "channels": [4, 8], "groups": [2, 4], "hidden": 9}),
+    ({**IMAGE, "shape": [3, 32, 32]}, {"name": "lenet", "embedding": 32}),
+    ({**IMAGE, "shape": [3, 8, 9]}, {"name": "lenet", "padding": 2, "embedding": 4}),
 ]
 
 

@@ -7,9 +7,12 @@ from torch import nn
 
 from fedsecure.errors import ConfigError, DataError
 from fedsecure.models import (
+    blank_encoder,
     blank_network,
     build_model,
     draw_parameters,
+    encode,
+    encoder_specs,
     load_state,
     outputs,
     parameters_of,
@@ -18,7 +21,7 @@ from fedsecure.models import (
     state_specs,
     to_parameters,
 )
-from fedsecure.plan.models import ConvNetSettings, MLPSettings, ResNetSettings
+from fedsecure.plan.models import ConvNetSettings, LeNetSettings, MLPSettings, ResNetSettings
 from fedsecure.plan.task import ImageTask, NumericColumn, TableTask
 from fedsecure.tensors import Tensors
 
@@ -41,6 +44,8 @@ ALL = [
     (ResNetSettings(name="resnet", blocks=(2, 1), width=4, groups=4), images(1, 70)),
     (MLPSettings(name="mlp", hidden=(12, 5)), images(1, 8)),
     (MLPSettings(name="mlp", hidden=(12,)), TABLE),
+    (LeNetSettings(name="lenet", channels=(4, 6), groups=(2, 3), hidden=7, padding=2, embedding=5), images(3, 8)),
+    (ResNetSettings(name="resnet", blocks=(1, 1), width=4, groups=2, embedding=6), images(3, 16)),
 ]
 
 
@@ -189,3 +194,21 @@ def test_a_convnet_on_a_table_is_refused():
 def test_groups_must_divide_the_width():
     with pytest.raises(ValueError, match="groups 8 does not divide width 12"):
         ResNetSettings(name="resnet", width=12, groups=8)
+
+
+def test_the_pages_routing_encoder_has_its_known_size():
+    """FedSPM page, P11: 0.89 M parameters on three channels of 32 pixels."""
+    settings, task = LeNetSettings(name="lenet", embedding=32), images(3, 32)
+    assert sum(int(np.prod(s.shape)) for s in encoder_specs(settings, task)) == 891_040
+
+
+def test_an_encoder_is_its_network_without_the_head():
+    settings, task = ConvNetSettings(name="convnet", depth=2, width=4, embedding=5), images(1, 8)
+    network = build_model(settings, task, 3)
+    parameters = {n: p for n, p in parameters_of(network).items() if not n.startswith("head.")}
+    encoder = blank_encoder(settings, task)
+    x = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    assert encoder.dim == 5
+    assert torch.equal(encode(encoder, parameters, x), network.features(x))
+    assert {s.name for s in encoder_specs(settings, task)} == set(parameters)
+    assert float(network.features(x).detach().min()) >= 0  # behind a ReLU
