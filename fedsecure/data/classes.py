@@ -66,9 +66,12 @@ class ClassNames:
         unknown = sorted({name for name, i in zip(own, found, strict=True) if i == UNKNOWN})
         if not unknown:
             return found
-        which = listed(unknown) if len(unknown) <= MAX_LISTED else f"{len(unknown)} different ones"
+        classes = f"the plan's classes {listed(self.classes, 20)}"
+        few = len(unknown) <= MAX_LISTED
         raise DataError(
-            f"{self.where}: {what} {which} not among the plan's classes {listed(self.classes, 20)}",
+            f"{self.where}: {what} {listed(unknown)} not among {classes}"
+            if few
+            else f"{self.where}: {what} that are not among {classes}: {len(unknown)} different ones",
             hint="map each to one of the plan's names in classes, or list it in ignore",
         )
 

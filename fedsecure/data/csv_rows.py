@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsecure.data.files import readable, require_file, shown
+from fedsecure.data.files import composed, readable, require_file, shown
 from fedsecure.errors import DataError
 
 __all__ = ["Table", "open_table", "rows"]
@@ -25,7 +25,7 @@ _OTHER_DELIMITERS = {";": ";", "\t": "\\t", ",": ",", "|": "|"}
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that was opened and whose header line was read; ``header`` holds the column names (``line`` of the
-    file) without spaces around."""
+    file) ``composed``, as they are compared."""
 
     path: Path
     encoding: str
@@ -41,7 +41,7 @@ class Table:
     def position(self, column: str, key: str) -> int:
         """Index of ``column``; ``key`` is what names it in the configuration. Raises ``DataError`` when it is absent
         or there twice."""
-        found = [i for i, name in enumerate(self.header) if name == column.strip()]
+        found = [i for i, name in enumerate(self.header) if name == composed(column)]
         if len(found) == 1:
             return found[0]
         where = f"{self.where}: line {self.line}"
@@ -73,7 +73,7 @@ def open_table(path: Path, encoding: str, delimiter: str) -> Table:
     line, header = next(_records(path, encoding, delimiter), (1, []))
     if not any(name.strip() for name in header):
         raise DataError(f"{shown(path)}: holds no header line", hint="the first line names the columns")
-    return Table(path, encoding, delimiter, tuple(name.strip() for name in header), line)
+    return Table(path, encoding, delimiter, tuple(map(composed, header)), line)
 
 
 def rows(table: Table) -> Iterator[tuple[int, list[str]]]:
@@ -118,12 +118,18 @@ def _records(path: Path, encoding: str, delimiter: str) -> Iterator[tuple[int, l
             hint='save it as UTF-8, or set encoding, for example "cp1252" or "utf-16"',
         ) from None
     except csv.Error as error:
-        quote = (
-            "a quote that is never closed" if "end of data" in str(error) or "larger" in str(error) else "wrong quoting"
-        )
         raise DataError(
-            f"{shown(path)}: line {line}: {quote}", hint='a quote inside a quoted cell is written twice: ""'
+            f"{shown(path)}: line {line}: {_fault(str(error), reader.line_num > line)}",
+            hint='a quote inside a quoted cell is written twice: ""',
         ) from None
+
+
+def _fault(error: str, many_lines: bool) -> str:
+    """What the reader says of a row that it was in, over ``many_lines`` perhaps; without the text of a cell."""
+    if "larger" in error:
+        long = f"a cell of more than {csv.field_size_limit()} characters"
+        return f"{long} over many lines: a quote that is never closed?" if many_lines else long
+    return "a quote that is never closed" if "end of data" in error else "wrong quoting"
 
 
 def _undecodable_line(path: Path, encoding: str) -> int:

@@ -16,6 +16,7 @@ from fedsecure.files import faults, shown
 __all__ = [
     "MAX_DATASET_BYTES",
     "check_memory",
+    "composed",
     "listed",
     "own_name",
     "readable",
@@ -34,6 +35,11 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     everything = [f"'{shown(n)}'" for n in names]
     rest = len(everything) - most
     return ", ".join(everything[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def composed(name: str) -> str:
+    """A name as names are compared: composed (NFC), whatever wrote it, and without spaces around."""
+    return unicodedata.normalize("NFC", name).strip()
 
 
 def own_name(path: Path) -> str:

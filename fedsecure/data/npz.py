@@ -92,8 +92,6 @@ def load_records(path: Path, task: Task, name: str = "x") -> Array:
             x = _read(archive, head, where)  # (n, *shape)
     except _BROKEN:
         raise _not_whole(where) from None
-    if not len(x):
-        raise DataError(f"{where}: array '{shown(name)}' holds no records")
     x = _checked_values(x, name, task, where)
     return (from_bytes(x) if x.dtype == np.uint8 else x).reshape(len(x), *task.feature_shape)
 
@@ -173,6 +171,8 @@ def _check_records(head: _Declared, task: Task, where: str) -> None:
         )
     if len(head.shape) < 2:
         raise DataError(f"{which} has shape {list(head.shape)}: no records", hint="the first axis counts the records")
+    if not head.shape[0]:
+        raise DataError(f"{which} holds no records", hint="check the path, and what wrote the file")
     shape = head.shape[1:]
     if task.kind == "image":
         if len(shape) == 2:

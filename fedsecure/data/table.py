@@ -16,7 +16,7 @@ import numpy as np
 from fedsecure.data.classes import IGNORED, UNKNOWN, ClassNames
 from fedsecure.data.columns import CategoricalEncoder, CellFault, NumericEncoder, feature_bounds
 from fedsecure.data.csv_rows import Table, open_table, rows
-from fedsecure.data.files import check_memory, listed, shown
+from fedsecure.data.files import check_memory, composed, listed, shown
 from fedsecure.data.records import labelled
 from fedsecure.errors import DataError
 from fedsecure.plan.task import CategoricalColumn, TableTask
@@ -121,32 +121,37 @@ def _load(source: CsvSource, task: Task, group: str | None) -> tuple[Dataset, li
 
 
 def _cells(source: CsvSource, task: TableTask, table: Table) -> list[_Cell]:
-    known = {column.name: column for column in task.columns}
-    named = {"columns": {*source.columns}, "levels": {*source.levels}, "missing_values": {*source.missing_values}}
+    known = {composed(column.name): column for column in task.columns}
+    if len(known) < len(task.columns):
+        raise DataError(f"{table.where}: two of the plan's columns compare equal as text")
+    columns = {composed(name): own for name, own in source.columns.items()}
+    levels = {composed(name): values for name, values in source.levels.items()}
+    missing_values = {composed(name): values for name, values in source.missing_values.items()}
+    named = {"columns": {*columns}, "levels": {*levels}, "missing_values": {*missing_values}}
     for key, names in named.items():
         if unknown := sorted(names - set(known)):
             raise DataError(
                 f"{table.where}: {key} names {listed(unknown)}, not among the plan's columns {listed(known, 20)}",
                 hint=f"the left-hand side of {key} is the plan's name of a column",
             )
-    if numeric := [name for name in source.levels if not isinstance(known[name], CategoricalColumn)]:
+    if numeric := [name for name in levels if not isinstance(known[name], CategoricalColumn)]:
         raise DataError(f"{table.where}: levels names {listed(numeric)}, which the plan has as numeric")
-    absent = [n for n in known if source.columns.get(n, n).strip() not in table.header]
+    absent = [n for n in known if composed(columns.get(n, n)) not in table.header]
     if len(absent) > 1:
         raise DataError(
-            f"{table.where}: line {table.line}: no columns {listed(source.columns.get(n, n) for n in absent)}",
+            f"{table.where}: line {table.line}: no columns {listed(columns.get(n, n) for n in absent)}",
             hint=table.header_hint()
             or f"map the plan's names to the file's with columns; is the delimiter '{shown(source.delimiter)}'?",
         )
     cells: list[_Cell] = []
     for name, column in known.items():
-        own_missing = frozenset(token.strip() for token in source.missing_values.get(name, ()))
+        own_missing = frozenset(token.strip() for token in missing_values.get(name, ()))
         missing = own_missing | {token.strip() for token in source.missing}
         if isinstance(column, CategoricalColumn):
-            encode = CategoricalEncoder(column, source.levels.get(name, {}), missing, own_missing, table.where).encode
+            encode = CategoricalEncoder(column, levels.get(name, {}), missing, own_missing, table.where).encode
         else:
             encode = NumericEncoder(column, missing, source.decimal).encode
-        own = source.columns.get(name, name)
+        own = columns.get(name, name)
         cells.append(_Cell(table.position(own, f"the plan's column '{shown(name)}'"), shown(own), encode))
     return cells
 

@@ -206,9 +206,12 @@ def test_many_faults_are_counted(load: Load) -> None:
         ("age,sex,sick\n70,f,yes\n \n", "line 3: 1 cells where the header line has 3"),
         ('age,sex,sick\n70,f,"yes\n70,f,yes\n', "line 2: a quote that is never closed"),
         ('age,sex,sick\n70,f,"yes"no\n', "line 2: wrong quoting"),
-        ('age,sex,sick\n70,f,"' + "x\n" * 100_000, "line 2: a quote that is never closed"),
+        (
+            'age,sex,sick\n70,f,"' + "x\n" * 100_000,
+            "line 2: a cell of more than 131072 characters over many lines: a quote",
+        ),
         ("age,sex,sick\n70,f,y\0es\n", "line 2: holds NUL"),
-        ("age,sex,sick\n" + "9" * 200_000 + ",f,yes\n", "line 2: a quote that is never closed"),
+        ("age,sex,sick\n" + "9" * 200_000 + ",f,yes\n", "line 2: a cell of more than 131072 characters$"),
     ],
 )
 def test_tables_that_are_refused(load: Load, content: str, match: str) -> None:
@@ -333,3 +336,35 @@ def test_the_header_line_may_come_late(load: Load) -> None:
 def test_the_first_line_of_some_spreadsheet_exports(load: Load) -> None:
     error = refuse(load, "sep=;\n" + GOOD.replace(",", ";"), "line 1: no columns", delimiter=";")
     assert "sep=" in error.hint
+
+
+CAFE = TableTask.model_validate_json(
+    """{"kind": "table", "classes": ["no", "yes"], "columns": [
+    {"kind": "categorical", "name": "caf\\u00e9", "levels": ["f", "m"], "missing": "zeros"}]}"""
+)
+
+
+@pytest.mark.parametrize("header", ["caf\u00e9", "cafe\u0301", " cafe\u0301 "])
+@pytest.mark.parametrize("plan", ["caf\u00e9", "cafe\u0301"])
+@pytest.mark.parametrize("label", ["p\u00e9", "pe\u0301"])
+def test_header_names_are_compared_as_people_read_them(load: Load, header: str, plan: str, label: str) -> None:
+    (column,) = CAFE.columns
+    task = CAFE.model_copy(update={"columns": (column.model_copy(update={"name": plan}),)})
+    for options in (
+        {"levels": {"caf\u00e9": {"x": "f"}}, "missing_values": {"cafe\u0301": ("?",)}},
+        {"levels": {"cafe\u0301": {"x": "f"}}, "missing_values": {"caf\u00e9": ("?",)}, "columns": {plan: header}},
+    ):
+        data = load(f"{header},pe\u0301\nx,yes\n?,no\n", task, label=label, **options)
+        assert data.x.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+
+def test_names_that_read_alike_are_not_two_columns(load: Load) -> None:
+    (column,) = CAFE.columns
+    task = CAFE.model_copy(update={"columns": (column, column.model_copy(update={"name": "cafe\u0301"}))})
+    refuse(load, "caf\u00e9,sick\nf,yes\n", "two of the plan's columns compare equal", task)
+    refuse(load, "caf\u00e9,cafe\u0301,sick\nf,m,yes\n", "is there 2 times", CAFE)
+
+
+def test_a_cell_beyond_the_readers_limit_is_named_as_that(load: Load) -> None:
+    error = refuse(load, f"age,sex,sick\n70,f,yes\n10,{'m' * 200_000},no\n", "line 3: a cell of more than 131072 char")
+    assert "mmm" not in said(error)

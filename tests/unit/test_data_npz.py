@@ -310,3 +310,15 @@ def test_saving_where_nothing_can_be_written(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="folder: cannot be written"):
         save_npz(data, tmp_path / "folder")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 4, 5), (0, 4, 5)])
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_an_archive_without_records_says_so(make: Make, shape: tuple[int, ...], kind: type) -> None:
+    for labels in (np.zeros(0, np.int64), np.zeros(0, "U3"), np.zeros(0, np.float64)):
+        refuse(make(x=np.zeros(shape, kind), y=labels), "array 'x' holds no records")
+    table = TableTask.model_validate_json(
+        '{"kind": "table", "classes": ["a", "b"], "columns": [{"kind": "numeric", "name": "n", "low": 0, "high": 1,'
+        ' "mean": 0, "std": 1}]}'
+    )
+    refuse(make(x=np.zeros((0, 1), np.float32), y=np.zeros(0, np.int64)), "holds no records", table)
