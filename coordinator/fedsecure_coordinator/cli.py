@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, fail, note, say
-from fedsecure.errors import ConfigError, StoreError
+from fedsecure.errors import ConfigError, LocalProtocolError, StoreError
 
 if TYPE_CHECKING:
     from fedsecure_coordinator.journal import Access, Journal, RunRow
@@ -179,13 +179,17 @@ def abort(
     reason: Annotated[str, typer.Option(help="Why, for the nodes and the record.")] = "ended by the operator",
     as_json: JsonOption = False,
 ) -> None:
-    """End a run. It keeps its history; nodes are told the reason."""
+    """End a run. It keeps its history; nodes are told the reason. Exit code 8: it is over."""
     from fedsecure.locks import is_held
 
     with _Store(folder, "write") as store:
         row = _row(store.journal, run)
         if row.ended:
-            raise ConfigError(f"run {row.digest[:12]} ({row.name}) is over already: {row.phase}")
+            raise LocalProtocolError(
+                f"run {row.digest[:12]} ({row.name}) is over already: {row.phase}"
+                + f" ({row.reason})" * bool(row.reason),
+                hint="there is nothing left to end",
+            )
         text = " ".join(reason.split())[:500]
         store.journal.request_abort(row.digest, text)
         running = is_held(store.settings.store)

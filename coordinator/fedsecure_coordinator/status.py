@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fedsecure.locks import is_held
+from fedsecure.words import counted
 from fedsecure_coordinator.journal import Journal, Served
 from fedsecure_coordinator.progress import runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings
@@ -76,7 +77,7 @@ def _serves(node: str, counts: dict[str, Any]) -> str:
 def _waits_for(run: dict[str, Any]) -> str:
     """What the current exchange waits for."""
     if run["state"] == "AGGREGATING":
-        return f"aggregating {len(run['nodes']['contributed'])} contributions"
+        return f"aggregating {counted(len(run['nodes']['contributed']), 'contribution')}"
     waiting = sorted(set(run["nodes"]["cohort"]) - set(run["nodes"]["contributed"]))
     return f"due from {', '.join(waiting) or 'nobody'} until {run['deadline'] or '-'}"
 
@@ -99,4 +100,4 @@ def show_live(status: Callable[[], dict[str, Any]]) -> None:
 
 def _headline(status: dict[str, Any]) -> str:
     where = f"coordinator of {status['federation']}, {status['listen']}"
-    return f"{where}: daemon {status['daemon']}, {len(status['runs'])} runs"
+    return f"{where}: daemon {status['daemon']}, {counted(len(status['runs']), 'run')}"

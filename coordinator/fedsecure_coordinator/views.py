@@ -9,6 +9,7 @@ from typing import Any
 
 from fedsecure.errors import ConfigError
 from fedsecure.rounds.state import RoundState
+from fedsecure.words import counted
 from fedsecure_coordinator.journal import Journal, RunRow
 
 __all__ = ["counted_from_1", "figures", "find_run", "moment", "run_summary", "run_view", "sentence"]
@@ -121,14 +122,14 @@ def figures(metrics: dict[str, float | None]) -> str:
 
 
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "opened": lambda d: f"open to nodes, {d['rounds']} rounds",
+    "opened": lambda d: f"open to nodes, {counted(d['rounds'], 'round')}",
     "resumed": lambda d: f"resumed: {d['where']}",
     "joined": lambda d: f"{d['node']} joined",
     "left": lambda d: f"{d['node']} takes no part: {d['reason']}",
     "exchange": lambda d: f"{_at(d)}: waiting for {', '.join(d['cohort'])}",
     "contribution": lambda d: f"{_at(d)}: {d['node']} contributed {d['digest'][:12]}",
     "stragglers": lambda d: f"{_at(d)}: too late: {', '.join(d['nodes'])}",
-    "aggregating": lambda d: f"{_at(d)}: aggregating {len(d['contributors'])} contributions",
+    "aggregating": lambda d: f"{_at(d)}: aggregating {counted(len(d['contributors']), 'contribution')}",
     "attempt-failed": lambda d: f"contributions cannot be summed: {d['reason']}",
     "not-evaluated": lambda d: f"not evaluated: {d['reason']}",
     "round": lambda d: f"round {d['round'] + 1} done: {figures(d['metrics'])}",

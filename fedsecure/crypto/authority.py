@@ -269,7 +269,7 @@ def _check_second(index: Index, due: Identity, renew: bool, now: datetime) -> No
     live = [c for c in index.live(now) if (c.role, c.name) == (due.role, due.name)]
     if live and not renew:
         raise CertificateError(
-            f"{due} has a live certificate already: {live[-1]}",
+            f"{due} has a live certificate already: serial {live[-1].serial}, until {when(live[-1].not_after)}",
             hint="ask by telephone who wants another; then use --renew, or revoke the first",
         )
 

@@ -31,6 +31,7 @@ __all__ = [
     "check_ca",
     "check_certificate",
     "fingerprint",
+    "is_ca",
     "when",
 ]
 
@@ -128,6 +129,14 @@ def check_ca(ca_pem: bytes, now: datetime, what: str = "CA certificate") -> x509
         raise CertificateError(f"{what}: malformed: not signed by its own key {key.curve.name}") from None
     _check_dates(ca, as_utc(now), what)
     return ca
+
+
+def is_ca(pem: bytes, what: str = "certificate") -> bool:
+    """Whether a certificate says that it is a CA's, *unchecked*. Raises ``CertificateError``."""
+    try:
+        return bool(load_certificate(pem, what).extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+    except x509.ExtensionNotFound:
+        return False
 
 
 def certificate_identity(pem: bytes, what: str = "certificate") -> Identity:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedsecure.crypto.certificates import PeerIdentity, check_ca, check_certificate
+from fedsecure.crypto.certificates import PeerIdentity, check_ca, check_certificate, is_ca
 from fedsecure.crypto.certificates import fingerprint as fingerprint_of
 from fedsecure.crypto.issuing import build_request
 from fedsecure.crypto.keyfiles import (
@@ -112,6 +112,11 @@ def accept_certificate(folder: Path, *, cert: Path, ca_cert: Path, fingerprint: 
     ca_pem = read_public(ca_cert, "CA certificate")
     check_ca(ca_pem, now, str(ca_cert))
     same_fingerprint(ca_pem, fingerprint, str(ca_cert))
+    if is_ca(cert_pem, str(cert)):
+        raise CertificateError(
+            f"{cert}: is the certificate of a CA, not the one that it issued for this participant",
+            hint="give the certificate of ca sign as --cert, and the CA's own, ca.crt, as --ca-cert",
+        )
     due = read_enrolment(folder)
     peer = check_certificate(
         cert_pem,

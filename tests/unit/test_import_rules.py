@@ -22,6 +22,7 @@ ALLOWED = {
     "files": set(),
     "locks": {"files"},
     "threads": set(),
+    "words": set(),
     "signals": {"threads"},
     "tensors": set(),
     "crypto": {"files"},

@@ -18,7 +18,7 @@ from fedsecure.errors import ConfigError, FedSecureError, StoreError
 from fedsecure.files import PUBLIC_FILE, exists, private_folder, write_durably
 from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
-from fedsecure_node.cli.verification import verify_store
+from fedsecure_node.cli.verification import verify_node
 from fedsecure_node.link.connect import own_certificate
 from fedsecure_node.log.witness import Witness
 from fedsecure_node.plans.describe import human_bytes
@@ -118,10 +118,8 @@ def _policy(settings: NodeSettings) -> str:
 def _store(settings: NodeSettings) -> str:
     """Owner, modes, whether it can be written, who uses it, and whether its log is whole; changes nothing."""
     public = load_identity(settings.identity).public_bytes
-    witness = Witness(settings.identity)
-    known = witness.read()  # before the log, which may grow meanwhile
     if not exists(settings.store):
-        witness.check((), partial(verify, public), known)
+        Witness(settings.identity).check((), partial(verify, public))
         return "not there yet; the first start makes it"
     for folder in (settings.store, *(settings.store / name for name in ("releases", "policies", "local", "serving"))):
         if exists(folder):
@@ -130,10 +128,9 @@ def _store(settings: NodeSettings) -> str:
     for name in ("store.db", "releases.jsonl", "releases.lock", "daemon.lock"):
         if exists(settings.store / name):
             _writable(settings.store / name)
-    found = verify_store(settings.store, public)
-    witness.check(found.records, partial(verify, public), known)
+    found = verify_node(settings, public)
     used = "a daemon uses it" if is_held(settings.store) else "no daemon uses it"
-    return f"{len(found.records)} records of {len(found.releases)} releases, whole and in order; {used}"
+    return f"{found.counts}, whole and in order; {used}"
 
 
 def _writable(path: Path) -> None:

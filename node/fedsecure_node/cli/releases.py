@@ -9,6 +9,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import ConfigError
+from fedsecure.words import counted
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     for item in found:
         say(f"{item.number:>5}  {item.time[:19]}Z  {_line(item)}  {item.words()}")
     if answers:
-        say(f"besides, {answers} answers to queries left: fedsecure node queries")
+        left = counted(answers, "answer to a query", "answers to queries")
+        say(f"besides, {left} left: fedsecure node queries")
 
 
 def _line(item: Release) -> str:
@@ -134,26 +136,16 @@ def verify_log(
 ) -> None:
     """Verify the release log and the bytes of every release: offline, changing nothing. DIR may also be a copied
     store."""
-    from functools import partial
-
-    from fedsecure.crypto.signatures import load_public_identity, verify
+    from fedsecure.crypto.signatures import load_public_identity
     from fedsecure.files import exists
-    from fedsecure_node.cli.verification import verify_store
-    from fedsecure_node.log.witness import Witness
+    from fedsecure_node.cli.verification import verify_node, verify_store
     from fedsecure_node.settings import CONFIG_NAME, load_settings
 
-    witness = known = None
     if exists(folder / CONFIG_NAME, ConfigError):
         settings = load_settings(folder)
-        store, key = settings.store, identity or settings.identity.with_suffix(".pub")
-        witness = Witness(settings.identity)
-        known = witness.read()  # before the log, which may grow meanwhile
+        found = verify_node(settings, load_public_identity(identity or settings.identity.with_suffix(".pub")))
     else:
-        store, key = folder, identity or folder / "identity.pub"
-    public = load_public_identity(key)
-    found = verify_store(store, public)
-    if witness is not None and known is not None:
-        witness.check(found.records, partial(verify, public), known)
+        found = verify_store(folder, load_public_identity(identity or folder / "identity.pub"))
     if as_json:
         emit_json(
             {
@@ -167,11 +159,8 @@ def verify_log(
             }
         )
         return
-    answers = f" and {found.answers} answers to queries" if found.answers else ""
-    say(
-        f"{len(found.records)} records of {len(found.releases)} releases{answers}: whole, in order, signed by "
-        f"{found.identity}"
-    )
+    answers = f" and {counted(found.answers, 'answer')} to queries" if found.answers else ""
+    say(f"{found.counts}{answers}: whole, in order, signed by {found.identity}")
     if found.forgotten:
         say(f"an earlier log was forgotten by {found.forgotten['by']}: {found.forgotten['reason']}")
 

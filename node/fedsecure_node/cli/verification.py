@@ -15,13 +15,16 @@ from typing import Any
 from fedsecure.crypto.signatures import identity_fingerprint, verify
 from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
+from fedsecure.words import counted
 from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, Head, Record, Scan, Verifier, verify_log
 from fedsecure_node.log.queries import entries
 from fedsecure_node.log.releases import Release, fold
+from fedsecure_node.log.witness import Witness
+from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store.snapshot import snapshot
 from fedsecure_node.store.store import HEAD_QUERY
 
-__all__ = ["Verified", "verify_store"]
+__all__ = ["Verified", "verify_node", "verify_store"]
 
 #: How often log and head are read again while a daemon writes, and the pause before (seconds).
 TRIES, PAUSE_S = 20, 0.05
@@ -34,6 +37,11 @@ class Verified:
     records: tuple[Record, ...]
     releases: dict[int, Release]
     identity: str
+
+    @property
+    def counts(self) -> str:
+        """``3 records of 1 release``."""
+        return f"{counted(len(self.records), 'record')} of {counted(len(self.releases), 'release')}"
 
     @property
     def answers(self) -> int:
@@ -57,6 +65,11 @@ def verify_store(folder: Path, public_bytes: bytes) -> Verified:
     """
     if not is_folder(folder):
         raise ConfigError(f"{folder}: no store", hint="check --dir")
+    if not exists(folder / "store.db"):
+        raise ReleaseLogError(
+            f"{folder}: has no store.db, which tells where the release log ends: it was emptied, or is no node's store",
+            hint="check --dir; put the store back from a backup",
+        )
     path = folder / "releases.jsonl"
     found = _at_rest(path, lambda: _head(folder), partial(verify, public_bytes))
     releases = fold(found.records)
@@ -67,6 +80,24 @@ def verify_store(folder: Path, public_bytes: bytes) -> Verified:
     for policy, named in _policies(found.records).items():
         _check_file(named, folder / "policies" / f"{policy}.toml", policy, "the policy it was checked against")
     return Verified(found.records, releases, identity_fingerprint(public_bytes))
+
+
+def verify_node(settings: NodeSettings, public_bytes: bytes) -> Verified:
+    """As ``verify_store``, for the store of a node and against the head that lies beside its key.
+
+    Raises ``ReleaseLogError`` as well when the head is missing, or names records that the store lacks, be it because
+    all of it is gone.
+    """
+    witness, check = Witness(settings.identity), partial(verify, public_bytes)
+    known = witness.read()  # before the log, which may grow meanwhile
+    if not exists(settings.store):
+        witness.check((), check, known)
+    found = verify_store(settings.store, public_bytes)
+    if known is None and found.records:
+        time.sleep(PAUSE_S)  # a daemon's very first record: its head comes last
+        witness.require(found.records)
+    witness.check(found.records, check, known)
+    return found
 
 
 def _policies(records: tuple[Record, ...]) -> dict[str, str]:

@@ -94,14 +94,14 @@ class Head:
 
     @classmethod
     def from_json(cls, text: str) -> Head:
-        """From the store. Raises ``ReleaseLogError`` when it is not a head."""
+        """From the store, which has it as ``to_json`` writes it. Raises ``ReleaseLogError`` when it is not a head."""
         try:
             raw = json.loads(text)
             head = cls(raw["seq"], raw["hash"], raw["length"], raw["signature"])
-            bytes.fromhex(head.signature)
-            if type(head.seq) is int and type(head.length) is int and isinstance(head.hash, str):
+            plain = bytes.fromhex(head.signature).hex() == head.signature and head.to_json() == text
+            if plain and type(head.seq) is int and type(head.length) is int and isinstance(head.hash, str):
                 return head
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             pass
         raise ReleaseLogError("release log: its head in the store is malformed", hint="restore the store from a backup")
 
@@ -148,7 +148,7 @@ def parse_line(line: bytes, seq: int, previous: str, check: Verifier) -> Record:
     try:
         raw = json.loads(line)
         record, signature = raw["record"], bytes.fromhex(raw["signature"])
-        same = canonical(raw) == line and set(raw) == {"record", "signature"}
+        same = canonical(raw) == line and set(raw) == {"record", "signature"} and signature.hex() == raw["signature"]
         kind, time, node, body = record["kind"], record["time"], record["node"], record["body"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise log_fault(seq, "is not a record (changed, or several run together)") from None

@@ -114,12 +114,15 @@ class ReleaseLog:
             head = self._head()
             check_head(found, head, self._check)
             self._witness.check(found.records, self._check)
-            if head is not None and head.seq == found.tip[0] and self._witness.read() != head:
+            beside = self._witness.read()
+            if head is not None and head.seq == found.tip[0] and beside != head:
                 self._witness.write(head)
             self._verified = self._as_known(found, head)
             if found.records and (head is None or head.seq < found.tip[0]):
                 self._move_head(*found.tip, found.length)
                 return f"release log: the head now names record {found.tip[0]}, written just before a crash"
+        if found.records and beside is None:
+            return f"{self._witness.path}: was missing; made anew, it names record {found.tip[0]} of the store"
         return ""
 
     def _repair(self, found: Scan) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedsecure.errors import CertificateError, ReleaseLogError
 from fedsecure.files import faults, write_durably
+from fedsecure.words import counted
 from fedsecure_node.log.chain import HEAD_LABEL, Head, Record, Verifier
 
 __all__ = ["Witness"]
@@ -42,6 +43,15 @@ class Witness:
         """Keep a new head; on the disk on return. Raises ``StoreError``."""
         write_durably(self.path, head.to_json().encode())
 
+    def require(self, records: Sequence[Record]) -> None:
+        """Raise ``ReleaseLogError`` when a log of these records has no head beside the key."""
+        if records and self.read() is None:
+            raise ReleaseLogError(
+                f"{self.path}: is missing, though the store has {counted(len(records), 'record')}: nothing outside the "
+                "store tells whether it was put back to an older copy",
+                hint="put it back from a backup; the node's next start makes it anew, and says so",
+            )
+
     def check(self, records: Sequence[Record], verifier: Verifier, head: Head | None = None) -> None:
         """Hold a verified log against ``head``, by default the one that is kept now.
 
@@ -56,8 +66,8 @@ class Witness:
             raise ReleaseLogError(f"{self.path}: is not signed by this node's identity key", hint=_LOST) from None
         if len(records) < head.seq:
             raise ReleaseLogError(
-                f"release log, record {head.seq}: is missing: the store has {len(records)} records, {self.path} names "
-                f"{head.seq}: the store was lost, or put back to an older copy",
+                f"release log, record {head.seq}: is missing: the store has {counted(len(records), 'record')}, "
+                f"{self.path} names {head.seq}: the store was lost, or put back to an older copy",
                 hint=_LOST,
             )
         if head.seq and records[head.seq - 1].hash != head.hash:

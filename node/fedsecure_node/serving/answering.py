@@ -20,6 +20,7 @@ from fedsecure.errors import (
 from fedsecure.prediction.answers import encode_prediction, encode_refusal
 from fedsecure.prediction.queries import Query, answer_info, query_info
 from fedsecure.wire.v1 import prediction_pb2 as pb
+from fedsecure.words import counted
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.chain import PREDICTION, PREDICTION_REFUSED
 from fedsecure_node.log.queries import Form, prediction_body, refusal_body
@@ -145,7 +146,7 @@ class Answerer:
         record = self._use.log.append(PREDICTION, body, only_if=lambda _: None)
         self._reporter.say(
             "answered",
-            f"query {record.seq}: {body['records']} records of analyst {query.analyst} answered, plan"
+            f"query {record.seq}: {counted(body['records'], 'record')} of analyst {query.analyst} answered, plan"
             f" {admitted.plan.name}",
             record=record.seq,
             analyst=query.analyst,

@@ -179,7 +179,7 @@ def test_submitting_and_aborting_while_the_daemon_runs(run_cli, begin, plan_file
         "daemon": "running",
     }
     assert process.find("aborted")["reason"] == "operator: a mistake"
-    assert "is over already: ABORTED" in run_cli("abort", "trial", "--dir", coordinator_folder, code=3)
+    assert "is over already: ABORTED" in run_cli("abort", "trial", "--dir", coordinator_folder, code=8)
     assert process.end(signal.SIGINT) == 0
 
 

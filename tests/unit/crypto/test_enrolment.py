@@ -181,7 +181,8 @@ def test_certificates_that_are_not_for_this_folder(consortium):
     refused(consortium, folder, consortium.issue("node", "mayo"), "another's name")
     refused(consortium, folder, consortium.issue("analyst", "charite"), "wrong role")
     refused(consortium, folder, b"garbage", "incoming.crt: malformed")
-    refused(consortium, folder, consortium.ca_pem, "incoming.crt: malformed")
+    error = refused(consortium, folder, consortium.ca_pem, "incoming.crt: is the certificate of a CA, not the one")
+    assert "--ca-cert" in error.hint
 
 
 def test_dates_and_the_wrong_file_as_ca(consortium):

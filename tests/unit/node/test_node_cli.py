@@ -25,6 +25,7 @@ def site(tmp_path, node, make_release):
     from fedsecure.crypto.signatures import load_identity, public_identity_pem
 
     shutil.copy2(node.settings.identity, folder / "identity.key")
+    shutil.copy2(node.settings.identity.with_suffix(".head"), folder / "identity.head")
     (folder / "identity.pub").write_bytes(public_identity_pem(load_identity(folder / "identity.key").public_bytes))
     shutil.copy2(node.settings.policy, folder / "policy.toml")
     node.store.close()

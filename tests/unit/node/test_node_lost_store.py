@@ -15,8 +15,9 @@ from fedsecure_node.assemble import open_log
 from fedsecure_node.cli.first_steps import check_node, init_node
 from fedsecure_node.cli.forgetting import forget_log
 from fedsecure_node.cli.verification import verify_store
-from fedsecure_node.log.chain import GENESIS
+from fedsecure_node.log.chain import GENESIS, Head, canonical
 from fedsecure_node.log.decisions import note
+from fedsecure_node.settings import load_settings
 from fedsecure_node.store.store import Store
 
 
@@ -49,7 +50,7 @@ def test_an_older_copy_of_the_store_is_found_though_it_is_whole_in_itself(node, 
     shutil.copytree(tmp_path / "old", node.settings.store)
     public = load_identity(node.settings.identity).public_bytes
     assert len(verify_store(node.settings.store, public).records) == 1
-    with pytest.raises(ReleaseLogError, match=r"record 2: is missing: the store has 1 records") as caught:
+    with pytest.raises(ReleaseLogError, match=r"record 2: is missing: the store has 1 record,") as caught:
         start(node.settings)
     assert "forget-log" in caught.value.hint
     with Store(node.settings.store) as store, pytest.raises(ReleaseLogError, match="record 2: is missing"):
@@ -78,6 +79,8 @@ def test_a_head_that_fell_behind_catches_up(node, make_release):
     note(node.log, release.number, "sending")
     for content in (old, None):
         head_file(node).write_bytes(content) if content else head_file(node).unlink()
+        repaired = start(node.settings)
+        assert ("identity.head: was missing; made anew" in repaired) == (content is None)
         assert start(node.settings) == ""
         assert json.loads(head_file(node).read_text())["seq"] == 2
 
@@ -154,7 +157,7 @@ def store_finding(folder):
 
 
 def test_check_looks_at_the_store(site):
-    assert store_finding(site).line == "2 records of 1 releases, whole and in order; no daemon uses it"
+    assert store_finding(site).line == "2 records of 1 release, whole and in order; no daemon uses it"
     (site / "store").chmod(0o755)
     assert "mode 0755 lets others look into it" in store_finding(site).line
     (site / "store").chmod(0o700)
@@ -175,7 +178,7 @@ def test_the_verbs_name_a_lost_log_and_forget_it(site, capsys):
     assert "a new log begins" in capsys.readouterr().out
     assert run(["node", "verify-log", *at]) == 0
     out = capsys.readouterr().out
-    assert "1 records of 0 releases" in out
+    assert "1 record of 0 releases" in out
     assert "an earlier log was forgotten by" in out
     assert run(["node", "forget-log", "--reason", "again", *at]) == 8
     assert "nothing to forget" in capsys.readouterr().err
@@ -183,3 +186,70 @@ def test_the_verbs_name_a_lost_log_and_forget_it(site, capsys):
     assert run(["node", "run", *at]) == 18
     assert "record 1: is missing" in capsys.readouterr().err
     assert not (site / "store").exists()
+
+
+def test_a_head_that_is_missing_is_named_by_every_check_until_a_start_makes_it_anew(site, capsys):
+    at = ["--dir", str(site)]
+    (site / "identity.head").unlink()
+    assert run(["node", "verify-log", *at]) == 18
+    assert "identity.head: is missing, though the store has 2 records" in capsys.readouterr().err
+    assert isinstance(store_finding(site).error, ReleaseLogError)
+    assert "identity.head: was missing; made anew" in start(load_settings(site))
+    assert run(["node", "verify-log", *at]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("head", ["there", "missing"])
+def test_a_store_that_was_emptied_is_not_whole(site, capsys, head):
+    at = ["--dir", str(site)]
+    if head == "missing":
+        (site / "identity.head").unlink()
+    for path in (site / "store").iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert run(["node", "verify-log", *at]) == 18
+    assert "has no store.db" in capsys.readouterr().err
+    shutil.rmtree(site / "store")
+    assert run(["node", "verify-log", *at]) == (18 if head == "there" else 3)
+    err = capsys.readouterr().err
+    assert ("record 2: is missing: the store has 0 records" if head == "there" else "no store") in err
+
+
+def test_a_node_that_never_released_anything_is_whole(site, capsys):
+    shutil.rmtree(site / "store")
+    (site / "identity.head").unlink()
+    assert start(load_settings(site)) == ""
+    assert run(["node", "verify-log", "--dir", str(site)]) == 0
+    assert "0 records of 0 releases: whole" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda s: f"{s[:8]} {s[8:]}", lambda s: f" {s}"])
+@pytest.mark.parametrize("where", ["line", "head", "beside"])
+def test_another_spelling_of_a_signature_is_found(site, capsys, change, where):
+    log, beside, at = site / "store" / "releases.jsonl", site / "identity.head", ["--dir", str(site)]
+    if where == "line":
+        first, rest = log.read_text().split("\n", 1)
+        raw = json.loads(first)
+        raw["signature"] = change(raw["signature"])
+        log.write_bytes(canonical(raw) + b"\n" + rest.encode())
+    else:
+        raw = json.loads(beside.read_text())
+        raw["signature"] = change(raw["signature"])
+        if where == "beside":
+            beside.write_bytes(canonical(raw))
+        else:
+            with Store(site / "store") as store:
+                store.database.write("UPDATE meta SET value = ? WHERE key = 'log_head'", (canonical(raw).decode(),))
+    assert run(["node", "verify-log", *at]) == 18
+    err = capsys.readouterr().err
+    assert {"line": "record 1: is not in canonical form", "head": "its head in the store", "beside": "identity.head"}[
+        where
+    ] in err
+
+
+@pytest.mark.parametrize("change", [lambda s: s + "\n", lambda s: s.replace(",", ", "), lambda s: s[:-1] + ',"x":1}'])
+def test_a_head_in_another_form_is_none(node, make_release, change):
+    make_release()
+    text = node.store.head().to_json()
+    assert Head.from_json(text) == node.store.head()
+    with pytest.raises(ReleaseLogError, match="malformed"):
+        Head.from_json(change(text))

@@ -91,7 +91,7 @@ def test_the_verbs_tell_of_queries(cli):
     first, second = json.loads(cli("queries", "--json"))["queries"]
     assert (first["record"], first["answered"], first["analyst"], first["records"]) == (2, True, "dr-weber", 2)
     assert (second["answered"], second["rule"], second["unlogged"]) == (False, "prediction.analysts", 0)
-    assert cli("releases").splitlines()[-1] == "besides, 1 answers to queries left: fedsecure node queries"
+    assert cli("releases").splitlines()[-1] == "besides, 1 answer to a query left: fedsecure node queries"
     listed = json.loads(cli("releases", "--json"))
     assert (len(listed["releases"]), listed["answers"]) == (1, 1)
     assert "3 records of 1 release and 1 answer to queries: whole" in cli("verify-log")
