@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test test-fast lint proto install clean bench-fmnist bench-cifar10-paper
+.PHONY: help demo test test-fast lint proto install clean bench-fmnist bench-fmnist-dual bench-heart bench-cifar10-paper
 
 help:
 	@echo "make demo   install into $(VENV), then train FedAF and FedAvg over three nodes and mutual TLS"
@@ -13,6 +13,8 @@ help:
 	@echo "make lint   ruff, mypy --strict, generated-code drift"
 	@echo "make proto  regenerate fedsecure/wire/v1 from proto/"
 	@echo "make bench-fmnist          three methods on Fashion-MNIST at CPU size (an hour; resumable)"
+	@echo "make bench-fmnist-dual     FedSPM, FedDRM and FedAvg under dual heterogeneity (hours; resumable)"
+	@echo "make bench-heart           the same on four hospitals' heart-disease records (minutes; needs the records)"
 	@echo "make bench-cifar10-paper   the paper's own setting on CIFAR-10 (needs a GPU and the data; resumable)"
 
 $(STAMP): pyproject.toml
@@ -43,6 +45,13 @@ proto: $(STAMP)
 
 bench-fmnist: $(STAMP)
 	$(BIN)/python benchmarks/compare.py fmnist fmnist-fedaf fmnist-feddm fmnist-fedavg
+
+bench-fmnist-dual: $(STAMP)
+	$(BIN)/python benchmarks/dual.py one
+	$(BIN)/python benchmarks/dual.py two
+
+bench-heart: $(STAMP)
+	$(BIN)/python benchmarks/heart.py
 
 bench-cifar10-paper: $(STAMP)
 	$(BIN)/python benchmarks/compare.py cifar10-paper cifar10-paper-fedaf cifar10-paper-feddm cifar10-paper-fedavg

@@ -10,25 +10,19 @@ FedAvg and FedDRM alone, before FedSPM was ever run with them.
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-from scipy import stats
+from cells import run_cell, table
 
 OUT = Path(__file__).resolve().parent / "out" / "dual"
 CLASSES = [
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 ]  # fmt: skip
 NODES = [f"node-{i}" for i in range(1, 9)]
-METRICS = ("final_system_accuracy", "final_average_accuracy", "final_routing_accuracy")
 
 
 @dataclass(frozen=True)
@@ -118,22 +112,8 @@ class Cell:
 
 
 def run(cell: Cell) -> dict[str, Any]:
-    """The cell's ``result.json``, computed as far as it is missing."""
-    folder = OUT / cell.name
-    result = folder / "result.json"
-    if result.exists():
-        found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-        if len(found["rounds"]) == cell.constants.rounds:
-            return found
-    folder.mkdir(parents=True, exist_ok=True)
-    plan = folder / "plan.toml"
-    plan.write_text(tomli_w.dumps(cell.plan()), encoding="utf-8")
-    command = [sys.executable, "-m", "fedsecure", "simulate", str(plan), "--out", str(folder), "--threads", "1"]
-    with (folder / "log.txt").open("a", encoding="utf-8") as log:
-        done = subprocess.run(command, check=False, stdout=log, stderr=log)
-    if done.returncode:
-        raise SystemExit(f"{cell.name}: exit {done.returncode}, see {folder / 'log.txt'}")
-    return dict(json.loads(result.read_text(encoding="utf-8")))
+    """The cell's result."""
+    return run_cell(OUT / cell.name, cell.plan())
 
 
 def table_one(seeds: list[int]) -> Iterator[Cell]:
@@ -163,32 +143,6 @@ def calibration(seeds: list[int], grid: list[Constants]) -> Iterator[Cell]:
             yield Cell("feddrm", seed, constants=constants)
 
 
-def interval(values: list[float]) -> str:
-    """Mean and half of the 95 % interval of the mean (Student's t), in per cent."""
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return f"{100 * mean:.1f}"
-    deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
-    return f"{100 * mean:.1f} ± {100 * half:.1f}"
-
-
-def report(cells: list[Cell], results: list[dict[str, Any]]) -> str:
-    """Markdown: a row for each setting, figures over its seeds."""
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for cell, result in zip(cells, results, strict=True):
-        rows.setdefault(str(Path(cell.name).parent), []).append(result)
-    head = ["setting", "seeds", "system", "average", "routing", "seconds a run"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for name, found in rows.items():
-        figures = [
-            interval([r[metric] for r in found]) if all(metric in r for r in found) else "–" for metric in METRICS
-        ]
-        seconds = sum(sum(x["seconds"] for x in r["rounds"]) for r in found) / len(found)
-        lines.append("| " + " | ".join([name, str(len(found)), *figures, f"{seconds:.0f}"]) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -208,7 +162,7 @@ def main() -> int:
         cells = list({"one": table_one, "two": table_two}[arguments.table](arguments.seeds))
     with ThreadPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(run, cells))
-    text = report(cells, results)
+    text = table((str(Path(c.name).parent), r) for c, r in zip(cells, results, strict=True))
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / f"table-{arguments.table}.md").write_text(text, encoding="utf-8")
     print(text)
