@@ -4,20 +4,45 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from fedsecure import __version__
-from fedsecure.commands.output import fail
+from fedsecure.commands.output import fail, fail_with, speaking_to
 from fedsecure.errors import FedSecureError, StoreError
-from fedsecure.files import shown
+from fedsecure.files import advice, shown
 from fedsecure.signals import asked_to_stop
 from fedsecure.threads import lacks_thread, no_thread
 
 __all__ = ["app", "main"]
 
+#: What a shell reports of a program that SIGPIPE ended (128 + 13): whoever read the output has read enough.
+READER_GONE = 141
+
+
+class _Group(TyperGroup):
+    """All commands. Ends quietly where nobody reads the output any more (``fedsecure plan show … | head``)."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """As its base; help and version are printed here."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            raise SystemExit(READER_GONE) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """As its base."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise SystemExit(READER_GONE) from None
+
+
 app = typer.Typer(
     name="fedsecure",
+    cls=_Group,
     help="Train together without pooling data: nodes, a coordinator, and a record of everything that leaves.",
     no_args_is_help=True,
     add_completion=False,
@@ -62,6 +87,8 @@ def main() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:
+        os._exit(code or READER_GONE)
     except OSError:  # the disk that output goes to is full: the exit code still has to tell what happened
         os._exit(code)
     if asked_to_stop():  # a daemon that has stopped: no thread of a library keeps its process
@@ -71,8 +98,24 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line in this process; returns the exit code instead of exiting."""
+    with speaking_to(arguments) as as_json:
+        return _run(arguments, as_json=as_json)
+
+
+def _said(error: TyperException) -> str:
+    """A fault of the command line in one line."""
+    text = error.format_message() if isinstance(error, UsageError) else str(error)
+    return " ".join(text.split())
+
+
+def _run(arguments: list[str], *, as_json: bool) -> int:
     try:
-        app(args=arguments, prog_name="fedsecure")
+        ended = app(args=arguments, prog_name="fedsecure", standalone_mode=not as_json)
+        return ended if isinstance(ended, int) else 0
+    except TyperException as error:  # the command line itself is wrong; said here only with --json
+        return fail_with("UsageError", _said(error), "fedsecure COMMAND --help tells its options", 2)
+    except typer.Abort:
+        return fail_with("Abort", "the question was not answered", "", 1)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except FedSecureError as error:
@@ -80,15 +123,17 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        return fail(StoreError(f"{shown(str(error.filename))}: {error.strerror}", hint="check the path and the disk"))
+        hint = advice(error, "check the path and the disk")
+        return fail(StoreError(f"{shown(str(error.filename))}: {error.strerror}", hint=hint))
     except RuntimeError as error:
         if not lacks_thread(error):
             raise
         return fail(no_thread("this command"))
     except KeyboardInterrupt:
+        if as_json:
+            return fail_with("KeyboardInterrupt", "interrupted", "", 130)
         print("interrupted", file=sys.stderr)  # noqa: T201
         return 130
-    return 0
 
 
 _mount()

@@ -11,6 +11,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.tensors import Tensors
+from fedsecure.text import printable
 
 __all__ = ["GUARANTEES", "LOADING", "ROUTING", "model_card"]
 
@@ -45,6 +46,7 @@ import torch
 from fedsecure.models import build_model, load_state, standardise
 from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
+from fedsecure.text import printable
 
 folder = Path(".")  # where model.safetensors and plan.json are
 plan = Plan.model_validate_json((folder / "plan.json").read_bytes())
@@ -66,6 +68,7 @@ import numpy as np
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
+from fedsecure.text import printable
 
 folder = Path(".")  # where model.safetensors and plan.json are
 plan = Plan.model_validate_json((folder / "plan.json").read_bytes())
@@ -206,5 +209,5 @@ def _table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def _cell(text: object) -> str:
     """Text for a Markdown table: nothing in it can start markup or end the cell."""
-    plain = " ".join(str(text).split())
+    plain = " ".join(printable(str(text)).split())
     return plain.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[").replace("*", "\\*")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
+from fedsecure.text import printable
+
 __all__ = ["printable"]
-
-
-def printable(text: str) -> str:
-    """``text`` with everything that could move a cursor, hide, or turn other text around replaced by a space."""
-    return "".join(c if c.isprintable() else " " for c in text)

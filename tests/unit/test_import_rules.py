@@ -27,6 +27,7 @@ ALLOWED = {
     "tensors": set(),
     "crypto": {"files"},
     "randomness": set(),
+    "text": set(),
     "toml_file": {"files"},
     "config": {"files", "toml_file"},
     "compute": {"config"},

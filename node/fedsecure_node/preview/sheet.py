@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedsecure.tensors import Array, Tensors
+from fedsecure_node.text import printable
 
 __all__ = ["Page", "heat_table", "histogram_table", "key_values", "table"]
 
@@ -32,30 +33,35 @@ code { font-size: 13px; overflow-wrap: anywhere; } img { max-width: 100%; height
 BINS = 24
 
 
+def _text(text: str) -> str:
+    """Text, never markup, on one line, without characters that hide or turn others around."""
+    return html.escape(printable(text), quote=True)
+
+
 class Page:
     """Collects sections; every string given to it is text, never markup, unless it comes from a function of this
     module."""
 
     def __init__(self, title: str) -> None:
-        self._title = html.escape(title)
+        self._title = _text(title)
         self._parts: list[str] = [f"<h1>{self._title}</h1>"]
 
     def heading(self, text: str) -> None:
         """A section begins."""
-        self._parts.append(f"<h2>{html.escape(text)}</h2>")
+        self._parts.append(f"<h2>{_text(text)}</h2>")
 
     def text(self, text: str, *, note: bool = False) -> None:
         """A paragraph; ``note`` sets it off."""
         start = '<p class="note">' if note else "<p>"
-        self._parts.append(f"{start}{html.escape(text)}</p>")
+        self._parts.append(f"{start}{_text(text)}</p>")
 
     def lines(self, lines: Iterable[str]) -> None:
         """A list of lines."""
-        self._parts.append("<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>")
+        self._parts.append("<ul>" + "".join(f"<li>{_text(line)}</li>" for line in lines) + "</ul>")
 
     def code(self, text: str) -> None:
         """Commands to type."""
-        self._parts.append(f"<pre><code>{html.escape(text)}</code></pre>")
+        self._parts.append("<pre><code>" + "\n".join(map(_text, text.split("\n"))) + "</code></pre>")
 
     def markup(self, made_here: str) -> None:
         """A table made by a function of this module."""
@@ -64,7 +70,7 @@ class Page:
     def image(self, png: bytes, what: str) -> None:
         """A PNG inside the page."""
         data = base64.b64encode(png).decode()
-        self._parts.append(f'<img alt="{html.escape(what, quote=True)}" src="data:image/png;base64,{data}">')
+        self._parts.append(f'<img alt="{_text(what)}" src="data:image/png;base64,{data}">')
 
     def render(self) -> bytes:
         """The page as UTF-8."""
@@ -80,21 +86,21 @@ class Page:
 
 def _cell(value: Any) -> str:
     if isinstance(value, bool | str) or value is None:
-        return f"<td>{html.escape('-' if value is None else str(value))}</td>"
+        return f"<td>{_text('-' if value is None else str(value))}</td>"
     text = f"{value:.5g}" if isinstance(value, float) else str(value)
-    return f'<td class="n">{html.escape(text)}</td>'
+    return f'<td class="n">{_text(text)}</td>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table: text cells left, numbers right."""
-    top = "".join(f"<th>{html.escape(h)}</th>" for h in head)
+    top = "".join(f"<th>{_text(h)}</th>" for h in head)
     body = "".join("<tr>" + "".join(_cell(v) for v in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def key_values(rows: Mapping[str, Any]) -> str:
     """Names and values, one a line."""
-    body = "".join(f"<tr><th>{html.escape(k)}</th>{_cell(v)}</tr>" for k, v in rows.items())
+    body = "".join(f"<tr><th>{_text(k)}</th>{_cell(v)}</tr>" for k, v in rows.items())
     return f"<table><tbody>{body}</tbody></table>"
 
 
@@ -105,13 +111,13 @@ def _shade(value: float, most: float) -> str:
 def heat_table(array: Array, rows: Sequence[str], columns: Sequence[str]) -> str:
     """A matrix (r, c) with cells shaded by magnitude; the numbers stay readable on light and dark pages."""
     most = float(np.abs(array).max()) if array.size else 0.0
-    head = "<tr><th></th>" + "".join(f"<th>{html.escape(c)}</th>" for c in columns) + "</tr>"
+    head = "<tr><th></th>" + "".join(f"<th>{_text(c)}</th>" for c in columns) + "</tr>"
     body = []
     for name, values in zip(rows, array, strict=True):
         cells = "".join(
             f'<td class="n" style="background:rgba(128,128,255,{_shade(v, most)})">{v:.3g}</td>' for v in values
         )
-        body.append(f"<tr><th>{html.escape(name)}</th>{cells}</tr>")
+        body.append(f"<tr><th>{_text(name)}</th>{cells}</tr>")
     return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
 
 
@@ -128,7 +134,7 @@ def histogram_table(tensors: Tensors, limit: int = 200) -> str:
         bars = "".join(f'<i style="height:{100 * int(c) / top:.0f}%"></i>' for c in counts)
         numbers = "".join(_cell(float(v)) for v in q)
         rows.append(
-            f"<tr><td>{html.escape(name)}</td>{numbers}{_cell(float(np.sqrt((flat**2).mean())))}"
+            f"<tr><td>{_text(name)}</td>{numbers}{_cell(float(np.sqrt((flat**2).mean())))}"
             f'<td><div class="bars">{bars}</div></td></tr>'
         )
     head = "".join(f"<th>{h}</th>" for h in ("tensor", "least", "1 %", "median", "99 %", "most", "rms", "histogram"))

@@ -86,6 +86,18 @@ def test_the_card_says_what_happened(open_office, toy, tmp_path):
     assert all(r["bytes_up"]["a"] > 0 for r in history)
 
 
+def test_no_name_on_a_card_can_steer_a_terminal(open_office, toy):
+    names = ["a\x1b[2J\x9b1m", "b\u202ec\u200b", "d\x00\u2028e\nf"]
+    office = open_office(evaluate=lambda plan, model: {"accuracy": 0.5, f"accuracy.{names[1]}": 1.0})
+    plan = toy.plan(task={"kind": "image", "classes": names, "shape": [1, 8, 8]})
+    digest = finished(office, toy, task={"kind": "image", "classes": names, "shape": [1, 8, 8]})
+    view = {**run_view(office.journal, find_run(office.journal, digest)), "reason": "off\x1b]0;x\x07"}
+    card = model_card(plan, view, Tensors({}))
+    assert all(line.isprintable() for line in card.split("\n"))
+    assert "b c" in card
+    assert "off ]0;x" in card
+
+
 def test_an_exported_model_says_what_it_is_and_loads_as_the_card_says(open_office, toy, tmp_path, monkeypatch):
     plan = toy.plan(model={"name": "mlp", "hidden": [8, 4]}, task=PLAN_TASK)
     office = open_office(build_method(plan))

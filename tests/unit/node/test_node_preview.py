@@ -17,6 +17,7 @@ from fedsecure_node.log.records import release_body
 from fedsecure_node.log.releases import Release
 from fedsecure_node.preview.contact_sheet import contact_sheet, pixels
 from fedsecure_node.preview.release import make_preview, write_preview
+from fedsecure_node.preview.sheet import Page, heat_table, key_values, table
 
 VOID = {"meta", "img", "br", "hr"}
 
@@ -85,6 +86,21 @@ def test_condensed_images_on_a_page_and_a_sheet(node, make_release, tmp_path):
     written = write_preview(preview, tmp_path / "a folder" / "ü", 1)
     assert {p.suffix for p in written.values()} == {".html", ".png"}
     assert written["png"].read_bytes() == preview.png
+
+
+def test_nothing_on_a_page_hides_or_turns_text_around():
+    odd = "a\x1b[2J\x00b\u202ec\u200bd<i>"
+    page = Page(odd)
+    page.heading(odd)
+    page.text(odd)
+    page.lines([odd])
+    page.code(f"first {odd}\nsecond")
+    page.image(b"", odd + '"')
+    page.markup(table([odd], [[odd]]) + key_values({odd: odd}) + heat_table(np.eye(1), [odd], [odd]))
+    lines = page.render().decode().split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert sum(line.count("a [2J b c d&lt;i&gt;") for line in lines) >= 11
+    assert "second</code>" in "".join(lines)
 
 
 def test_statistics_show_their_matrices_and_no_sheet(node, make_release):
