@@ -8,6 +8,7 @@ WORKERS ?= 2
 .PHONY: help demo test test-fast lint proto install clean bench-fmnist bench-fmnist-dual bench-heart bench-cifar10-paper
 
 help:
+	@echo "make install  install into $(VENV), PyTorch and all; demo and test do it by themselves"
 	@echo "make demo   install into $(VENV), then train FedAF and FedAvg over three nodes and mutual TLS"
 	@echo "make test   install, then run every test"
 	@echo "make lint   ruff, mypy --strict, generated-code drift"

@@ -25,10 +25,14 @@ BLOCK = re.compile(r"(<!-- help:(?P<arguments>[a-z -]*)-->\n```text\n)(?P<text>.
 CODES = re.compile(r"(<!-- exit codes -->\n).*?(\n\n)", re.DOTALL)
 
 
+#: What a shell reports of a program that SIGPIPE ended.
+GONE = "| 141 | | nobody reads the output any more (`fedsecure … \\| head`) |"
+
+
 def exit_codes() -> str:
     """The table of exit codes."""
     rows = [f"| {c} | {f'`{n}`' if n else ''} | {meaning} |" for c, (n, meaning) in sorted(EXIT_CODES.items())]
-    return "\n".join(["| code | name | meaning |", "|---|---|---|", *rows, "| 130 | | interrupted |"])
+    return "\n".join(["| code | name | meaning |", "|---|---|---|", *rows, "| 130 | | interrupted |", GONE])
 
 
 def printed(arguments: str) -> str:

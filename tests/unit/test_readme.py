@@ -67,3 +67,20 @@ def test_every_example_toml_is_accepted_by_the_real_parser(path: Path) -> None:
         validate(CoordinatorSettings, tomllib.loads(path.read_text(encoding="utf-8")), str(path))
     else:
         assert load_plan(path)[0].rounds >= 1
+
+
+def test_what_readme_asks_make_for_is_there_and_in_its_help() -> None:
+    told = subprocess.run(
+        ["make", "-s", "-C", str(ROOT), "help"], capture_output=True, text=True, timeout=60, check=False
+    ).stdout
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    asked = set(re.findall(r"^\$ make ([a-z-]+)", README, re.MULTILINE))
+    assert {"install", "demo", "test"} <= asked
+    for target in asked:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+        assert re.search(rf"^make {target} ", told, re.MULTILINE), target
+
+
+def test_pip_is_never_asked_for_before_its_environment_is_made() -> None:
+    (line,) = [line for line in README.splitlines() if "pip install torch" in line]
+    assert line.index("-m venv .venv") < line.index(".venv/bin/pip install torch")
