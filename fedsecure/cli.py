@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from fedsecure import __version__
 from fedsecure.commands.output import fail, fail_with, speaking_to
@@ -20,6 +21,7 @@ __all__ = ["app", "main"]
 
 #: What a shell reports of a program that SIGPIPE ended (128 + 13): whoever read the output has read enough.
 READER_GONE = 141
+USAGE_HINT = "the options of a command: fedsecure COMMAND --help"
 
 
 class _Group(TyperGroup):
@@ -102,18 +104,12 @@ def run(arguments: list[str]) -> int:
         return _run(arguments, as_json=as_json)
 
 
-def _said(error: TyperException) -> str:
-    """A fault of the command line in one line."""
-    text = error.format_message() if isinstance(error, UsageError) else str(error)
-    return " ".join(text.split())
-
-
 def _run(arguments: list[str], *, as_json: bool) -> int:
     try:
         ended = app(args=arguments, prog_name="fedsecure", standalone_mode=not as_json)
         return ended if isinstance(ended, int) else 0
     except TyperException as error:  # the command line itself is wrong; said here only with --json
-        return fail_with("UsageError", _said(error), "fedsecure COMMAND --help tells its options", 2)
+        return fail_with("UsageError", " ".join(error.format_message().split()), USAGE_HINT, error.exit_code)
     except typer.Abort:
         return fail_with("Abort", "the question was not answered", "", 1)
     except SystemExit as stop:

@@ -13,7 +13,7 @@ from fedsecure.config import PlacePath, Settings, load_toml, validate
 from fedsecure.crypto.names import check_federation
 from fedsecure.data.settings import anchored
 from fedsecure.errors import ConfigError
-from fedsecure.files import exists, shown
+from fedsecure.files import exists, is_folder, shown
 
 __all__ = ["CoordinatorAddress", "FederationName", "TlsSettings", "anchored_tls", "load_from_folder"]
 
@@ -63,6 +63,8 @@ def load_from_folder(model: type[S], folder: Path, name: str, *, hint: str) -> t
     Raises ``ConfigError`` naming the file, with ``hint`` when it is not there, else the key and what is allowed.
     """
     path = folder / name
+    if exists(folder, ConfigError) and not is_folder(folder, ConfigError):
+        raise ConfigError(f"{shown(folder)}: is a file, not a folder", hint=f"give the folder of {name}")
     if not exists(path, ConfigError):
         raise ConfigError(f"{path}: no such file", hint=hint)
     return validate(model, load_toml(path), shown(path)), path.resolve().parent

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +21,15 @@ __all__ = [
     "PRIVATE_FILE",
     "PRIVATE_FOLDER",
     "PUBLIC_FILE",
+    "advice",
     "create_durably",
+    "escaped",
     "exists",
     "faults",
     "is_folder",
     "make_folder",
     "private_folder",
+    "quoted",
     "remove_unfinished",
     "replacing",
     "require_place",
@@ -55,14 +59,35 @@ _HINTS = {
     errno.EPERM: "check the permissions of the file and of the folders above it",
     errno.EIO: "check the health of the disk",
     errno.ENOENT: "check the path",
-    errno.ENOTDIR: "check the path",
+    errno.ENOTDIR: "check the path: a part of it is a file, not a folder",
+    errno.EISDIR: "check the path: a folder is there, and a file is due",
+    errno.EEXIST: "check the path: something else is there; name another",
+    errno.ENAMETOOLONG: "check the path: a name is longer than the file system takes, most often 255 bytes",
+    errno.ELOOP: "check the path: its links lead in a circle",
+    errno.ETXTBSY: "check the path: a program runs from it",
 }
+
+
+def advice(fault: OSError, default: str = "") -> str:
+    """What to do about a fault of the file system: the hint of an error that names it."""
+    return _HINTS.get(fault.errno or 0, default)
+
+
+def escaped(text: str | Path) -> str:
+    """``text`` with control characters and undecodable bytes escaped, so that nothing in it can steer a terminal or
+    break a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+
+
+def quoted(path: str | Path) -> str:
+    """A path as a command that a person is to copy may hold it: quoted for the shell where it needs that."""
+    return shlex.quote(str(path))
 
 
 def shown(text: str | Path) -> str:
     """A path or name as a message may hold it: control characters and undecodable bytes escaped, so that no file name
     can steer a terminal or break a log; very long ones cut in the middle."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+    safe = escaped(text)
     return safe if len(safe) <= MAX_SHOWN else f"{safe[: MAX_SHOWN // 2]}…{safe[-MAX_SHOWN // 2 :]}"
 
 
@@ -74,7 +99,7 @@ def faults(path: Path, done: str = "written", error: type[FedSecureError] = Stor
         yield
     except OSError as fault:
         words = fault.strerror or type(fault).__name__
-        raise error(f"{shown(path)}: cannot be {done}: {words}", hint=_HINTS.get(fault.errno or 0, "")) from None
+        raise error(f"{shown(path)}: cannot be {done}: {words}", hint=advice(fault)) from None
     except UnicodeEncodeError:
         raise error(
             f"{shown(path)}: cannot be named in this locale", hint="run with a UTF-8 locale, such as LC_ALL=C.UTF-8"
@@ -202,7 +227,7 @@ def private_folder(path: Path, *, error: type[FedSecureError] = StoreError) -> P
     if found.st_uid != os.geteuid():
         raise error(f"{path}: belongs to another user", hint="run as the user who owns it")
     if mode & OTHERS:
-        raise error(f"{path}: mode {mode:04o} lets others look into it", hint=f"chmod 700 {path}")
+        raise error(f"{path}: mode {mode:04o} lets others look into it", hint=f"chmod 700 {quoted(path)}")
     return path
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.files import quoted
 
 __all__ = ["AnalystDirOption", "app"]
 
@@ -49,7 +50,8 @@ def init(
     say(f"request      {made.csr}")
     say(f"fingerprint  {made.csr_fingerprint}")
     say(f"Next: send {made.csr} to the consortium's CA and read its fingerprint out by telephone; then")
-    say(f"  fedsecure analyst enroll --dir {folder} --cert CERT --ca-cert CA_CERT --fingerprint FINGERPRINT_OF_THE_CA")
+    where = quoted(folder)
+    say(f"  fedsecure analyst enroll --dir {where} --cert CERT --ca-cert CA_CERT --fingerprint FINGERPRINT_OF_THE_CA")
     say(f"Each institution whose node is to answer adds {made.name} to prediction.analysts of its policy.")
 
 

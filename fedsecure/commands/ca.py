@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.commands.output import JsonOption, emit_json, note, say
 from fedsecure.errors import CertificateError, ConfigError
 
 if TYPE_CHECKING:
@@ -190,7 +190,8 @@ def _show_request(path: Path, pem: bytes, *, on_stderr: bool) -> Identity:
         f"name         {identity.name}",
         *([f"hosts        {', '.join(hosts)}"] if hosts else []),
     ]
-    typer.echo("\n".join(lines), err=on_stderr)
+    for line in lines:
+        (note if on_stderr else say)(line)
     return identity
 
 
@@ -274,4 +275,4 @@ def _prompt(text: str, *, twice: bool) -> bytes:
 
 
 def _warn(text: str) -> None:
-    typer.echo(f"warning: {text}", err=True)
+    note(f"warning: {text}")

@@ -18,6 +18,7 @@ from fedsecure.crypto.keyfiles import read_public, replace_secret
 from fedsecure.crypto.names import Identity, check_federation, describe
 from fedsecure.crypto.revocation import REASONS
 from fedsecure.errors import CertificateError, ConfigError
+from fedsecure.files import advice
 
 __all__ = ["INDEX_FILE", "Index", "IssuedCertificate", "locked", "read_index", "write_index"]
 
@@ -84,7 +85,7 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             raise CertificateError(
-                f"{folder}: cannot be used: {error.strerror}", hint="check the permissions of the folder"
+                f"{folder}: cannot be used: {error.strerror}", hint=advice(error, "check the permissions of the folder")
             ) from None
         raise CertificateError(
             f"{folder}: no CA here: {error.strerror}", hint="give the CA's folder, or make one with ca init"

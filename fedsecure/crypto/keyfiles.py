@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedsecure.errors import CertificateError
-from fedsecure.files import OTHERS, PRIVATE_FILE, PUBLIC_FILE, create_durably, make_folder, write_durably
+from fedsecure.files import (
+    OTHERS,
+    PRIVATE_FILE,
+    PUBLIC_FILE,
+    advice,
+    create_durably,
+    make_folder,
+    quoted,
+    write_durably,
+)
 
 __all__ = [
     "all_or_nothing",
@@ -54,7 +63,8 @@ def write_secret(path: Path, data: bytes) -> None:
             hint="move it away first, or use another folder",
         ) from None
     except OSError as error:
-        raise CertificateError(f"{path}: cannot be written: {error.strerror}", hint="check the folder") from None
+        hint = advice(error, "check the folder")
+        raise CertificateError(f"{path}: cannot be written: {error.strerror}", hint=hint) from None
 
 
 def write_public(path: Path, data: bytes) -> None:
@@ -98,12 +108,12 @@ def read_secret(path: Path, what: str = "private key") -> bytes:
         if status.st_uid != os.geteuid():
             raise CertificateError(
                 f"{path}: this {what} belongs to user {status.st_uid}, but user {os.geteuid()} runs this",
-                hint=f"run as its owner, or chown {os.geteuid()} {path}",
+                hint=f"run as its owner, or chown {os.geteuid()} {quoted(path)}",
             )
         if mode & OTHERS:
             raise CertificateError(
                 f"{path}: this {what} has mode {mode:04o}, so others than its owner can get at it",
-                hint=f"chmod 600 {path}",
+                hint=f"chmod 600 {quoted(path)}",
             )
         _check_folder(path, what)
         return descriptor.read(path, what)
@@ -149,7 +159,8 @@ def _open(path: Path, what: str) -> _Descriptor:
         raise CertificateError(f"{path}: no such file ({what})", hint="check the path") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise CertificateError(f"{path}: this {what} cannot be read: {reason}", hint="check its permissions") from None
+        hint = advice(error, "check its permissions") if isinstance(error, OSError) else "check the path"
+        raise CertificateError(f"{path}: this {what} cannot be read: {reason}", hint=hint) from None
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise CertificateError(f"{path}: is not a regular file, so not a {what}", hint="check the path")
@@ -162,5 +173,6 @@ def _check_folder(path: Path, what: str) -> None:
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise CertificateError(
-            f"{folder}: everybody can write to the folder of this {what} (mode {mode:04o})", hint=f"chmod 700 {folder}"
+            f"{folder}: everybody can write to the folder of this {what} (mode {mode:04o})",
+            hint=f"chmod 700 {quoted(folder)}",
         )

@@ -13,6 +13,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import ConfigError
+from fedsecure.files import quoted
 
 if TYPE_CHECKING:
     from fedsecure.commands.demo.routed import Routed
@@ -77,7 +78,7 @@ def demo(
     if keep:
         say("Kept. To start the daemons again, each in a terminal of its own:")
         for role, folder in [("coordinator", federation.coordinator), *(("node", federation.node(n)) for n in data)]:
-            say(f"  fedsecure {role} run --dir {folder}")
+            say(f"  fedsecure {role} run --dir {quoted(folder)}")
 
 
 def _fresh_folder(out: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -43,9 +44,17 @@ def run_command(arguments: Sequence[str]) -> str:
     except subprocess.TimeoutExpired:
         raise RunAborted(f"`fedsecure {' '.join(arguments)}` took over {COMMAND_SECONDS:.0f} s") from None
     if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
+        said = _fault(done.stderr) or done.stdout.strip()
         raise RunAborted(f"`fedsecure {' '.join(arguments)}` ended with {done.returncode}: {said[-800:]}")
     return done.stdout
+
+
+def _fault(text: str) -> str:
+    """The error in what a command said on stderr: the message of the object on the last line, or all of the text."""
+    try:
+        return str(json.loads(text.strip().splitlines()[-1])["message"])
+    except (ValueError, IndexError, KeyError, TypeError):
+        return text.strip()
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedsecure.commands.demo.processes import Daemons, run_command
 from fedsecure.errors import RunAborted
+from fedsecure.files import quoted
 
 if TYPE_CHECKING:
     from fedsecure.commands.demo.federation import DemoFederation
@@ -33,14 +34,14 @@ def start_daemons(federation: DemoFederation, daemons: Daemons, plans: Sequence[
     """Submit the plans, then start the coordinator and every node, each a process with a log of its own."""
     for plan in plans:
         file = federation.root / "plans" / f"{plan.name}.toml"
-        tell(f"   $ fedsecure coordinator submit {file} --dir {federation.coordinator}")
+        tell(f"   $ fedsecure coordinator submit {quoted(file)} --dir {quoted(federation.coordinator)}")
         run_command(["coordinator", "submit", str(file), "--dir", str(federation.coordinator)])
     logs = federation.root / "logs"
     logs.mkdir()
-    tell(f"   $ fedsecure coordinator run --dir {federation.coordinator}")
+    tell(f"   $ fedsecure coordinator run --dir {quoted(federation.coordinator)}")
     daemons.start("coordinator", ["coordinator", "run", "--dir", str(federation.coordinator)], logs / "coordinator.log")
     for node in federation.nodes:
-        tell(f"   $ fedsecure node run --dir {federation.node(node)}")
+        tell(f"   $ fedsecure node run --dir {quoted(federation.node(node))}")
         daemons.start(node, ["node", "run", "--dir", str(federation.node(node))], logs / f"{node}.log")
 
 
@@ -56,7 +57,7 @@ def approve_everywhere(federation: DemoFederation, plans: Sequence[Plan], daemon
                 raise RunAborted(f"{node} was not offered the plans within {OFFER_SECONDS:.0f} s")
             time.sleep(PAUSE)
         for plan in plans:
-            tell(f"   $ fedsecure node approve {plan.digest()[:16]}… --dir {folder}")
+            tell(f"   $ fedsecure node approve {plan.digest()[:16]}… --dir {quoted(folder)}")
             run_command(["node", "approve", plan.digest(), "--dir", folder])
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.files import quoted
 from fedsecure_node.cli import plans as cli_plans
 from fedsecure_node.cli import queries as cli_queries
 from fedsecure_node.cli import releases as cli_releases
@@ -53,7 +54,8 @@ def init(
     say(f"fingerprint  {made.csr_fingerprint}")
     say(f"identity     {made.identity_fingerprint}")
     say(f"Next: send {made.csr} to the consortium's CA and read its fingerprint out by telephone; then")
-    say(f"  fedsecure node enroll --dir {folder} --cert CERT --ca-cert CA_CERT --fingerprint FINGERPRINT_OF_THE_CA")
+    where = quoted(folder)
+    say(f"  fedsecure node enroll --dir {where} --cert CERT --ca-cert CA_CERT --fingerprint FINGERPRINT_OF_THE_CA")
     say(f"Then write {folder / 'policy.toml'} (see policy.example.toml): without it, nothing is allowed.")
 
 

@@ -10,6 +10,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import FedSecureError
+from fedsecure.files import quoted
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
         if plan["holds_still"] and plan["run"] in (None, "active"):
             say("the node holds still: nothing is computed and nothing leaves until the policy can be read")
         if plan["decision"] == "pending" and plan["policy_passes"] and plan["offered"] in ("joining", "running"):
-            say(f"to take part: fedsecure node approve {plan['digest']} --dir {folder}")
+            say(f"to take part: fedsecure node approve {plan['digest']} --dir {quoted(folder)}")
         say()
 
 

@@ -137,10 +137,12 @@ def verify_log(
     """Verify the release log and the bytes of every release: offline, changing nothing. DIR may also be a copied
     store."""
     from fedsecure.crypto.signatures import load_public_identity
-    from fedsecure.files import exists
+    from fedsecure.files import exists, is_folder
     from fedsecure_node.cli.verification import verify_node, verify_store
     from fedsecure_node.settings import CONFIG_NAME, load_settings
 
+    if not is_folder(folder, ConfigError):
+        raise ConfigError(f"{folder}: no such folder", hint="give the folder of node.toml, or a copied store, as --dir")
     if exists(folder / CONFIG_NAME, ConfigError):
         settings = load_settings(folder)
         found = verify_node(settings, load_public_identity(identity or settings.identity.with_suffix(".pub")))

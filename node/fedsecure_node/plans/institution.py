@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.files import quoted
 from fedsecure.policy import Policy, load_policy
 
 __all__ = ["ABSENT_GRACE_S", "CurrentPolicy", "PolicyUnusable", "PolicyWatch", "read_policy"]
@@ -83,12 +84,12 @@ def _check_owner(path: Path) -> None:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint="until it is, nothing is allowed") from None
     mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
     if found.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path}: everybody can write to it ({mode})", hint=f"chmod o-w {path}")
+        raise ConfigError(f"{path}: everybody can write to it ({mode})", hint=f"chmod o-w {quoted(path)}")
     if found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_uid, found.st_gid):
         raise ConfigError(
             f"{path}: its group {_group_name(found.st_gid)} can write to it ({mode}), and is not the private group of"
             " its owner alone",
-            hint=f"chmod g-w {path}",
+            hint=f"chmod g-w {quoted(path)}",
         )
 
 
