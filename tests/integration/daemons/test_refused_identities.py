@@ -15,6 +15,11 @@ from typing import Any
 import pytest
 
 from fedsecure.crypto import authority
+from fedsecure.errors import CertificateError
+from fedsecure.wire.dialling import dial
+from fedsecure_node.link.client import CoordinatorClient
+from fedsecure_node.link.connect import tls_files
+from fedsecure_node.settings import load_settings
 
 pytestmark = pytest.mark.xdist_group("shared-federation")
 
@@ -26,8 +31,8 @@ def copy_node(federation: Any, name: str, tmp_path: Path) -> Path:
     return folder
 
 
-def run_refused(federation: Any, folder: Path) -> str:
-    """``node run`` in ``folder`` must end by itself with exit code 6; what it said on stderr and in its log."""
+def run_refused(federation: Any, folder: Path, *, code: int = 6) -> str:
+    """``node run`` in ``folder`` must end by itself with exit code ``code``; what it said on stderr and in its log."""
     import sys
 
     done = subprocess.run(
@@ -37,7 +42,7 @@ def run_refused(federation: Any, folder: Path) -> str:
         timeout=90,
         check=False,
     )
-    assert done.returncode == 6, f"{done.returncode}: {done.stderr}"
+    assert done.returncode == code, f"{done.returncode}: {done.stderr}"
     assert "Traceback" not in done.stderr
     return done.stderr
 
@@ -105,9 +110,16 @@ def test_a_node_cannot_speak_as_another(shared_federation: Any, tmp_path: Path) 
     folder = copy_node(f, "node-0", tmp_path)
     for name in ("tls.key", "tls.crt"):
         shutil.copy(f.root / "node-1" / name, folder / name)
-    said = run_refused(f, folder)
-    assert "node-1" in said
-    assert "node-0" in said
+    said = run_refused(f, folder, code=3)  # the node itself sees it, before it dials
+    assert "the certificate is that of node node-1" in said
+    assert "node.toml says node node-0" in said
+    settings = load_settings(folder)  # and so does the coordinator, of one that does not look
+    now = datetime.now(UTC)
+    channel, _ = dial(settings.coordinator, tls_files(settings), federation=settings.federation, now=now)
+    client = CoordinatorClient(channel, "node-0", threading.Event())
+    with pytest.raises(CertificateError, match="speaks as another: .* node node-1, .* node node-0"):
+        client.list_plans()
+    assert client.close()
 
 
 def test_a_key_that_others_can_read(shared_federation: Any, tmp_path: Path) -> None:
