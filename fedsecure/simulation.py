@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedsecure.errors import RunAborted
-from fedsecure.method import ClientContext, Contribution, Method, ServerContext, sum_contributions
+from fedsecure.method import ClientContext, Method, ServerContext, sum_contributions
 from fedsecure.randomness import node_seed, server_seed
 from fedsecure.rounds.events import (
     Abort,
@@ -30,6 +30,7 @@ from fedsecure.rounds.events import (
     StartExchange,
 )
 from fedsecure.rounds.machine import RoundMachine
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedsecure.errors import DataError, RemoteProtocolError, WireError
-from fedsecure.method import Schema
 from fedsecure.rounds.events import ContributionAccepted, NodeJoined, NodeLeft, Phase
+from fedsecure.schema import Schema
+from fedsecure.text import printable
 from fedsecure_coordinator.journal import Published, RunRow, Submission
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, plan_of, run_state
@@ -94,7 +95,7 @@ class Desk:
     def refuse(self, node: str, digest: str, reason: str) -> None:
         """The node will not take part (any more). Idempotent; without effect on a run that is over."""
         registry = self._registry
-        text = " ".join("".join(c if c.isprintable() else " " for c in reason).split())[:MAX_REASON]
+        text = " ".join(printable(reason).split())[:MAX_REASON]
         with registry.changed:
             registry.require_ready()
             if digest in registry.ended():

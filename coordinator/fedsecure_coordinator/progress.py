@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from fedsecure.text import printable
 from fedsecure_coordinator.notices import Notice
 from fedsecure_coordinator.views import counted_from_1, figures, sentence
 
@@ -49,7 +50,7 @@ class Progress:
     def line(self, text: str, fields: dict[str, Any], level: str = "info") -> None:
         """One line, or one JSON object. A log that cannot be written (a full disk, a closed pipe) stops no run."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        text = "".join(c if c.isprintable() else " " for c in text)  # nothing can steer the operator's terminal
+        text = printable(text)  # nothing can steer the operator's terminal
         with self._lock, suppress(OSError):
             if self._format == "json":
                 record = {"time": now, "level": level, "message": text, **fields}

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fedsecure.locks import is_held
-from fedsecure.words import counted
+from fedsecure.text import counted
 from fedsecure_coordinator.journal import Journal, Served
 from fedsecure_coordinator.progress import runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedsecure.errors import ConfigError
 from fedsecure.rounds.state import RoundState
-from fedsecure.words import counted
+from fedsecure.text import counted
 from fedsecure_coordinator.journal import Journal, RunRow
 
 __all__ = ["counted_from_1", "figures", "find_run", "moment", "run_summary", "run_view", "sentence"]

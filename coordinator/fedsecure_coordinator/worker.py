@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
-from fedsecure.method import Cancelled, Contribution, ServerContext, sum_contributions
+from fedsecure.method import Cancelled, ServerContext, sum_contributions
 from fedsecure.plan import Plan
 from fedsecure.randomness import server_seed
 from fedsecure.rounds.events import Aggregate, AttemptFailed, Phase, ServerUpdated, UpdateFailed
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import decode_payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb

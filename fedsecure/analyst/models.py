@@ -9,8 +9,9 @@ from typing import Final
 
 from fedsecure.analyst.client import AnalystClient
 from fedsecure.errors import ConfigError, DataError, RemoteProtocolError
-from fedsecure.method import Contribution, Method, RoutedMethod
+from fedsecure.method import Method, RoutedMethod
 from fedsecure.plan import Plan
+from fedsecure.schema import Contribution
 from fedsecure.tensors import MAX_HEADER_BYTES, Tensors
 from fedsecure.wire.v1 import prediction_pb2 as pb
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError, LocalProtocolError
-from fedsecure.method import ClientContext, Contribution, Schema, TensorSpec
+from fedsecure.method import ClientContext
 from fedsecure.models import Parameters, blank_network, build_model, state_of, state_specs, to_parameters, to_tensors
 from fedsecure.plan import Plan
+from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 
 __all__ = ["ModelMethod", "check_client", "prefixed_specs"]

@@ -10,10 +10,11 @@ import torch
 from fedsecure.condensation.initial import initial_images
 from fedsecure.condensation.means import ClassRecords
 from fedsecure.errors import DataError
-from fedsecure.method import Aggregate, Axis, ClientContext, TensorSpec
+from fedsecure.method import Aggregate, ClientContext
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.randomness import torch_generator
+from fedsecure.schema import Axis, TensorSpec
 from fedsecure.tensors import Tensors
 
 __all__ = ["condensed_specs", "gather", "pack", "starting_images"]

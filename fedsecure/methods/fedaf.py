@@ -10,7 +10,7 @@ from fedsecure.condensation.matching import Loss, fedaf_loss
 from fedsecure.condensation.means import ClassRecords, class_records
 from fedsecure.condensation.resampling import interpolated
 from fedsecure.data.dataset import Dataset
-from fedsecure.method import Aggregate, ClientContext, Contribution, Schema, ServerContext, TensorSpec
+from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
 from fedsecure.methods.held import held_classes
@@ -21,6 +21,7 @@ from fedsecure.models import Parameters
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAFSettings
 from fedsecure.randomness import derive_seed, torch_generator
+from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 
 __all__ = ["FedAF"]

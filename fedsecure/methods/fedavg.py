@@ -10,21 +10,14 @@ import torch.nn.functional as F
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError
-from fedsecure.method import (
-    Aggregate,
-    Cancelled,
-    ClientContext,
-    Contribution,
-    Schema,
-    ServerContext,
-    TensorSpec,
-)
+from fedsecure.method import Aggregate, Cancelled, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.sgd import batches, cosine_rate
 from fedsecure.models import PARAMETER_BOUND, Parameters, outputs, standardise
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAvgSettings
 from fedsecure.randomness import torch_generator
+from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Array, Tensors
 
 __all__ = ["MAX_RECORDS", "FedAvg", "learning_rate"]

@@ -9,7 +9,7 @@ from fedsecure.condensation.matching import feddm_loss
 from fedsecure.condensation.means import class_records
 from fedsecure.condensation.resampling import perturbed
 from fedsecure.data.dataset import Dataset
-from fedsecure.method import Aggregate, ClientContext, Contribution, Schema, ServerContext
+from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
 from fedsecure.methods.held import held_classes
@@ -18,6 +18,7 @@ from fedsecure.models import Parameters
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDMSettings
 from fedsecure.randomness import torch_generator
+from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import Tensors
 
 __all__ = ["FedDM"]

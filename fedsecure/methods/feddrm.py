@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from fedsecure.method import ClientContext, TensorSpec
+from fedsecure.method import ClientContext
 from fedsecure.methods.answering import CHUNK
 from fedsecure.methods.routed import Heads, RoutedBase
 from fedsecure.methods.sgd import MStepRun
@@ -20,6 +20,7 @@ from fedsecure.models.network import normed_embedding
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDRMSettings
 from fedsecure.randomness import torch_generator
+from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array
 
 __all__ = ["FedDRMShared"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedsecure.method import ClientContext, TensorSpec
+from fedsecure.method import ClientContext
 from fedsecure.methods.answering import CHUNK
 from fedsecure.methods.routed import Heads, RoutedBase
 from fedsecure.methods.sgd import MStepRun
@@ -27,6 +27,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDRMSettings, FedSPMSettings
 from fedsecure.plan.routers import router_of
 from fedsecure.randomness import torch_generator
+from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array
 
 __all__ = ["FedSPM"]

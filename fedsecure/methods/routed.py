@@ -14,14 +14,7 @@ import torch
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError, LocalProtocolError
-from fedsecure.method import (
-    Aggregate,
-    ClientContext,
-    Contribution,
-    Schema,
-    ServerContext,
-    TensorSpec,
-)
+from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.answering import Answering
 from fedsecure.methods.base import check_client
 from fedsecure.methods.fedavg import MAX_RECORDS
@@ -29,6 +22,7 @@ from fedsecure.models import PARAMETER_BOUND, Parameters, standardise, to_parame
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
 from fedsecure.randomness import torch_generator
+from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Array, Tensors
 
 __all__ = ["Heads", "RoutedBase"]

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 
 from fedsecure.condensation.means import ClassRecords, exact_means
 from fedsecure.data.dataset import Dataset
-from fedsecure.method import Aggregate, TensorSpec
+from fedsecure.method import Aggregate
 from fedsecure.models import Network, Parameters
 from fedsecure.plan.methods import FedAFSettings
+from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Tensors
 
 __all__ = ["LOGIT_BOUND", "MAX_CLASS_RECORDS", "averages", "node_statistics", "statistics_specs"]

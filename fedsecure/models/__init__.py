@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from fedsecure.errors import ConfigError, DataError
-from fedsecure.method import TensorSpec
 from fedsecure.models.convnet import ConvNet
 from fedsecure.models.encoder import Encoder, encode
 from fedsecure.models.initialisation import draw_parameters, materialise
@@ -21,6 +20,7 @@ from fedsecure.models.resnet import ResNet
 from fedsecure.plan.models import ConvNetSettings, LeNetSettings, MLPSettings, ModelSettings, ResNetSettings
 from fedsecure.plan.task import ImageTask, Task
 from fedsecure.randomness import torch_generator
+from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Tensors
 
 __all__ = [

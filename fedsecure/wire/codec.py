@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from fedsecure.errors import DataError, RemoteProtocolError
-from fedsecure.method import Contribution, Schema
+from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import MAX_HEADER_BYTES, Header, Tensors, read_header
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 

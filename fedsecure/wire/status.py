@@ -13,6 +13,7 @@ import grpc
 
 from fedsecure import errors
 from fedsecure.errors import CertificateError, FedSecureError, RemoteProtocolError, WireError
+from fedsecure.text import printable
 from fedsecure.wire.credentials import CALLERS_CERTIFICATE
 
 __all__ = ["from_rpc_error", "to_status"]
@@ -83,7 +84,7 @@ def _code(exc: grpc.RpcError) -> grpc.StatusCode | None:
 
 def _details(exc: grpc.RpcError) -> str:
     details = exc.details() if callable(getattr(exc, "details", None)) else None
-    return "".join(c if c.isprintable() else " " for c in str(details or ""))[: 2 * MAX_MESSAGE]
+    return printable(str(details or ""))[: 2 * MAX_MESSAGE]
 
 
 def _error_name(exc: grpc.RpcError) -> str:

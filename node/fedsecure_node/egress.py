@@ -8,10 +8,11 @@ from typing import Protocol
 import numpy as np
 
 from fedsecure.errors import DataError, PolicyError
-from fedsecure.method import Contribution, Method, Schema
+from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.policy import Policy
+from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import Array
 from fedsecure.wire.codec import Payload, decode_payload, upload_key
 from fedsecure.wire.v1 import coordinator_pb2 as pb

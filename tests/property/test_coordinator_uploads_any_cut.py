@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsecure.errors import RemoteProtocolError
-from fedsecure.method import Contribution, Schema, TensorSpec
+from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure_coordinator.uploads import Uploads

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsecure.errors import DataError, RemoteProtocolError
-from fedsecure.method import Axis, Contribution, Schema, TensorSpec
+from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload, check_key, decode_payload, encode_contribution, upload_key
 from fedsecure.wire.v1 import coordinator_pb2 as pb

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedsecure.errors import DataError
-from fedsecure.method import Axis, Contribution, Schema, TensorSpec, sum_contributions
+from fedsecure.method import sum_contributions
+from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 
 ITEMS = Axis("items", 1, 4)

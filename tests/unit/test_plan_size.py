@@ -9,11 +9,11 @@ import pytest
 
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError
-from fedsecure.method import Axis, Contribution, TensorSpec
 from fedsecure.methods import build_method
 from fedsecure.models import build_model
 from fedsecure.plan import Plan
 from fedsecure.plan.size import header_bytes, parameter_count, release_bytes
+from fedsecure.schema import Axis, Contribution, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 

@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 
 from fedsecure.errors import DataError, RemoteProtocolError
 from fedsecure.tensors import Array, Tensors, read_header
+from fedsecure.text import printable
 from fedsecure.wire.v1 import prediction_pb2 as pb
 
 __all__ = ["MAX_QUERY_BYTES", "check_key", "check_size", "plain_record", "refusal"]
@@ -74,4 +75,4 @@ def _check_statement(what: str, statement: pb.SignedStatement, label: str, limit
 
 
 def _printable(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MAX_WORDS]
+    return " ".join(printable(text).split())[:MAX_WORDS]

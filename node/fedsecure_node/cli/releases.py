@@ -9,7 +9,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import ConfigError
-from fedsecure.words import counted
+from fedsecure.text import counted
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 from fedsecure.crypto.signatures import identity_fingerprint, verify
 from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
-from fedsecure.words import counted
+from fedsecure.text import counted
 from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, Head, Record, Scan, Verifier, verify_log
 from fedsecure_node.log.queries import entries
 from fedsecure_node.log.releases import Release, fold

@@ -7,8 +7,8 @@ import hashlib
 import numpy as np
 
 from fedsecure.errors import DataError, PolicyError, RemoteProtocolError
-from fedsecure.method import Contribution, Schema
 from fedsecure.policy import Policy
+from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import MAX_HEADER_BYTES, Tensors
 
 __all__ = ["check_announced", "read_broadcast"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedsecure.errors import DataError
-from fedsecure.method import Contribution, Schema, TensorSpec
 from fedsecure.plan import Plan
+from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.keys import ExchangeKey

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedsecure.errors import CertificateError, ReleaseLogError
 from fedsecure.files import faults, write_durably
-from fedsecure.words import counted
+from fedsecure.text import counted
 from fedsecure_node.log.chain import HEAD_LABEL, Head, Record, Verifier
 
 __all__ = ["Witness"]

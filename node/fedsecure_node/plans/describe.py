@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsecure.method import Axis, Method, RoutedMethod, Schema, TensorSpec
+from fedsecure.method import Method, RoutedMethod
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAvgSettings, RoutedSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
+from fedsecure.schema import Axis, Schema, TensorSpec
 from fedsecure_node.plans.departures import departure_lines
 from fedsecure_node.plans.routed_words import routed_words
 from fedsecure_node.text import printable

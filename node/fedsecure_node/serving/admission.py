@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fedsecure.errors import DataError, RemoteProtocolError
-from fedsecure.method import TensorSpec
 from fedsecure.plan import Plan
 from fedsecure.plan.task import ImageTask
 from fedsecure.prediction.queries import Query, read_query
+from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array, read_header
 from fedsecure.wire.clock import MAX_CLOCK_SKEW_MS
 from fedsecure.wire.credentials import TlsFiles

@@ -19,8 +19,8 @@ from fedsecure.errors import (
 )
 from fedsecure.prediction.answers import encode_prediction, encode_refusal
 from fedsecure.prediction.queries import Query, answer_info, query_info
+from fedsecure.text import counted
 from fedsecure.wire.v1 import prediction_pb2 as pb
-from fedsecure.words import counted
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.chain import PREDICTION, PREDICTION_REFUSED
 from fedsecure_node.log.queries import Form, prediction_body, refusal_body

@@ -20,11 +20,12 @@ from fedsecure.analyst.settings import CONFIG_NAME, AnalystSettings, load_settin
 from fedsecure.crypto.sealing import SealingKey, seal
 from fedsecure.crypto.statements import Signer
 from fedsecure.errors import FedSecureError, NodeUnreachable, PolicyError, RemoteProtocolError
-from fedsecure.method import Prediction, Schema, TensorSpec
+from fedsecure.method import Prediction
 from fedsecure.plan import Plan
 from fedsecure.prediction.answers import encode_prediction, encode_refusal
 from fedsecure.prediction.keys import node_key_statement
 from fedsecure.prediction.queries import answer_info, query_info, read_query
+from fedsecure.schema import Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.credentials import TlsFiles, peer_identity, server_credentials
 from fedsecure.wire.status import to_status

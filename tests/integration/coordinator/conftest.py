@@ -16,7 +16,7 @@ import pytest
 
 from fedsecure.cli import run
 from fedsecure.errors import DataError
-from fedsecure.method import Axis, Contribution, Schema, TensorSpec
+from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import PROTOCOL, encode_contribution, upload_key
 from fedsecure.wire.credentials import TlsFiles, channel_credentials

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedsecure.errors import DataError
-from fedsecure.method import Axis, Contribution, Schema, TensorSpec
+from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure_coordinator.blobs import BlobStore

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsecure.errors import DataError, RemoteProtocolError, WireError
-from fedsecure.method import Contribution
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure_coordinator.uploads import slot_of

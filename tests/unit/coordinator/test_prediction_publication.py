@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedsecure.errors import DataError, RemoteProtocolError, WireError
-from fedsecure.method import RoutedMethod, Schema, TensorSpec
+from fedsecure.method import RoutedMethod
+from fedsecure.schema import Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.journal import Journal, Published, RunRow, Served
 from fedsecure_coordinator.prediction.board import Board

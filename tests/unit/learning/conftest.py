@@ -9,11 +9,12 @@ import torch
 from fedsecure.config import validate
 from fedsecure.data.dataset import Dataset
 from fedsecure.evaluation import evaluate
-from fedsecure.method import ClientContext, Contribution, ServerContext, sum_contributions
+from fedsecure.method import ClientContext, ServerContext, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.plan.presets import preset_settings
 from fedsecure.randomness import node_seed, server_seed
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 
 IMAGE_TASK = {"kind": "image", "classes": ["a", "b", "c"], "shape": [1, 8, 8], "mean": [0.4], "std": [0.3]}

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedsecure.method import Aggregate, Contribution, sum_contributions
+from fedsecure.method import Aggregate, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.methods import fedaf as fedaf_module
 from fedsecure.models import build_model, load_state
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 
 SETS = {"one": (5, 0, 7), "two": (0, 3, 9), "three": (6, 0, 12)}  # the floor is 4: nobody holds class 1

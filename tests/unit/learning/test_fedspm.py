@@ -6,10 +6,11 @@ import torch
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import ConfigError, DataError, LocalProtocolError
-from fedsecure.method import Cancelled, Contribution, RoutedMethod, ServerContext, sum_contributions
+from fedsecure.method import Cancelled, RoutedMethod, ServerContext, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.models import standardise, to_parameters
 from fedsecure.plan.size import release_bytes
+from fedsecure.schema import Contribution
 from fedsecure.system_metrics import routed_metrics
 from fedsecure.tensors import Tensors
 

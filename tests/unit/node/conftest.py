@@ -12,8 +12,8 @@ import pytest
 
 from fedsecure.crypto.signatures import generate_identity, load_identity
 from fedsecure.data.dataset import Dataset
-from fedsecure.method import Axis, Contribution, Schema, TensorSpec
 from fedsecure.plan import Plan
+from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure_node.assemble import open_log
 from fedsecure_node.egress import Gate

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedsecure.errors import DataError, FedSecureError, LocalProtocolError, PolicyError
-from fedsecure.method import Contribution
 from fedsecure.plan.size import header_bytes, release_bytes
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 from fedsecure_node.egress import Cleared

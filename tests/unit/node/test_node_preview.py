@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedsecure.method import Contribution
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure_node.log.records import release_body
 from fedsecure_node.log.releases import Release

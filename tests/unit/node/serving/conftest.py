@@ -15,9 +15,10 @@ from fedsecure.crypto import authority, enrolment
 from fedsecure.crypto.sealing import SealingKey, seal
 from fedsecure.crypto.statements import Signer
 from fedsecure.errors import DataError
-from fedsecure.method import Prediction, Schema, TensorSpec
+from fedsecure.method import Prediction
 from fedsecure.prediction.answers import decode_outcome
 from fedsecure.prediction.queries import answer_info, make_query, query_info
+from fedsecure.schema import Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 from fedsecure.wire.credentials import TlsFiles
