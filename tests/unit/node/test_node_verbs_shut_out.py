@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedsecure_node.cli.first_steps import init_node
+from fedsecure_node.store.store import Store
 
 #: Runs each command line as a user whom permissions bind; prints [exit code or "crash", stderr] of each.
 AS_NOBODY = """
@@ -56,7 +57,8 @@ def test_no_verb_ends_in_a_traceback(shut: str) -> None:
         Path(place).chmod(0o755)
         folder = Path(place) / "node"
         init_node(folder, node="a", federation="f", coordinator="localhost:9")
-        (folder / "store").mkdir(mode=0o700)
+        with Store(folder / "store"):
+            pass
         for path in (folder, *folder.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
         (folder / shut).chmod(0o000)
