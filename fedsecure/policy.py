@@ -14,6 +14,7 @@ from fedsecure.files import exists, shown
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
 from fedsecure.plan.size import header_bytes, release_bytes
+from fedsecure.text import counted
 
 __all__ = [
     "BroadcastRules",
@@ -160,13 +161,14 @@ class Policy(Settings):
         rules = self.prediction
         if records > rules.max_records_per_query:
             raise PolicyError(
-                f"prediction.max_records_per_query: {records} records (allowed: <= {rules.max_records_per_query})",
+                f"prediction.max_records_per_query: {counted(records, 'record')} "
+                f"(allowed: <= {rules.max_records_per_query})",
                 hint="ask in smaller parts",
             )
         if answered + records > rules.max_records_per_hour:
             raise PolicyError(
-                f"prediction.max_records_per_hour: {records} records after {answered} of analyst {analyst} in the last "
-                f"hour (allowed: <= {rules.max_records_per_hour} together)",
+                f"prediction.max_records_per_hour: {counted(records, 'record')} after {answered} of analyst {analyst} "
+                f"in the last hour (allowed: <= {rules.max_records_per_hour} together)",
                 hint="wait, or ask the institution for a higher limit",
             )
 

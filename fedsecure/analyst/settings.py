@@ -81,7 +81,8 @@ class AnalystSettings(Settings):
                 f"{where}: table.{wrong[0]}: unknown key", hint="files to ask about are named on the command line"
             )
         source = {"kind": "csv", "path": "table.csv", "label": "", **self.table}
-        return Reading(validate(CsvSource, source, f"{where}: table"), self.images.resize, self.images.grey)
+        table = validate(CsvSource, source, f"{where}: table")
+        return Reading(table, self.images.resize, self.images.grey, where)
 
 
 def load_settings(folder: Path) -> AnalystSettings:

@@ -133,7 +133,8 @@ def revoke(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke certificates and write the revocation list, crl.pem, which goes to the coordinator and every node."""
+    """Revoke certificates and write the revocation list, crl.pem, which goes to the coordinator, every node and every
+    analyst."""
     from fedsecure.crypto import authority
 
     passphrase = _passphrase(folder, passphrase_file)
@@ -143,7 +144,8 @@ def revoke(
         return
     for certificate in revoked:
         say(f"revoked      {certificate}")
-    say(f"Copy {folder / authority.CRL} to the coordinator now, and to every node.")
+    say(f"Send {folder / authority.CRL} to the coordinator, to every node and to every analyst now.")
+    say("Each puts it beside its own certificate, as crl.pem; for whoever does not, nothing is revoked.")
 
 
 @app.command("list")

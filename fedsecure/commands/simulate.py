@@ -10,6 +10,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.errors import ConfigError, DataError
+from fedsecure.text import counted
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
@@ -132,8 +133,8 @@ def _introduce(plan: Plan, data: dict[str, Dataset], test: Dataset, device: str)
         say(f"    departs from it: {departure}")
     for node, dataset in data.items():
         held = int((dataset.counts() > 0).sum())
-        say(f"  {node}: {len(dataset)} records in {held} of {len(dataset.classes)} classes")
-    say(f"  test: {len(test)} records")
+        say(f"  {node}: {counted(len(dataset), 'record')} in {held} of {len(dataset.classes)} classes")
+    say(f"  test: {counted(len(test), 'record')}")
 
 
 def _line(entry: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from fedsecure.data.files import listed, shown
 from fedsecure.errors import DataError
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.plan.task import TableTask
+from fedsecure.text import counted
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
@@ -63,10 +64,10 @@ class DataReport:
 
     def lines(self) -> list[str]:
         """The report in words, one fact a line."""
-        counted = _few([f"{shown(name)}: {n}" for name, n in self.counts.items() if n])
+        by_class = _few([f"{shown(name)}: {n}" for name, n in self.counts.items() if n])
         return [
-            f"{self.records} records of shape {list(self.shape)}, values {self.low:g} to {self.high:g}",
-            f"records by class: {counted}",
+            f"{counted(self.records, 'record')} of shape {list(self.shape)}, values {self.low:g} to {self.high:g}",
+            f"records by class: {by_class}",
             f"classes that take part ({len(self.held)} of {len(self.counts)}): {_few(map(shown, self.held))}",
             *([f"classes not held here: {_few(map(shown, self.absent))}"] if self.absent else []),
             *(f"warning: {text}" for text in self.warnings),
@@ -174,8 +175,10 @@ def _warnings(plan: Plan, report: DataReport) -> Iterator[str]:
     if report.low == report.high:
         yield "all values of all records are equal"
     elif report.constant and not isinstance(plan.task, TableTask):
-        yield f"{report.constant} records are one constant value (blank pictures)"
+        yield f"{counted(report.constant, 'record is', 'records are')} one constant value (blank pictures)"
     if report.duplicates:
-        yield f"{report.duplicates} records repeat an earlier record of the same class"
+        which = counted(report.duplicates, "record repeats", "records repeat")
+        yield f"{which} an earlier record of the same class"
     if report.contradictions:
-        yield f"{report.contradictions} records equal an earlier record of another class: check their labels"
+        which = counted(report.contradictions, "record equals", "records equal")
+        yield f"{which} an earlier record of another class: check their labels"

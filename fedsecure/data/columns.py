@@ -69,8 +69,8 @@ class CategoricalEncoder:
     for themselves.
 
     A level's own name wins over a ``missing`` token that is spelled alike, but not over one of ``own_missing``, the
-    tokens of this very column. Raises ``DataError`` when ``mapping`` leads to an unknown level, or maps one of
-    ``own_missing``.
+    tokens of this very column. ``place``: as of ``Table``. Raises ``DataError`` when ``mapping`` leads to an unknown
+    level, or maps one of ``own_missing``.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class CategoricalEncoder:
         missing: frozenset[str],
         own_missing: frozenset[str],
         where: str,
+        place: str = "",
     ) -> None:
         self.column = column
         self._missing = missing
@@ -90,13 +91,13 @@ class CategoricalEncoder:
             raise DataError(
                 f"{where}: levels.{shown(column.name)} maps to {listed(wrong)}, not among the plan's levels "
                 f"{listed(column.levels, 20)}",
-                hint="the right-hand side of levels is the plan's name",
+                hint=f"the right-hand side of levels{place} is the plan's name",
             )
         lost = {canonical(token) for token in own_missing}
         if both := sorted(own for own in mapping if canonical(own) in lost):
             raise DataError(
                 f"{where}: column {shown(column.name)}: {listed(both)} in levels and in missing_values",
-                hint="keep it in one of the two",
+                hint=f"keep it in one of the two{place}",
             )
         every = {**index, **{canonical(own): index[canonical(level)] for own, level in mapping.items()}}
         self._index = {name: place for name, place in every.items() if name not in lost}

@@ -25,13 +25,15 @@ _OTHER_DELIMITERS = {";": ";", "\t": "\\t", ",": ",", "|": "|"}
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that was opened and whose header line was read; ``header`` holds the column names (``line`` of the
-    file) ``composed``, as they are compared."""
+    file) ``composed``, as they are compared. ``place``: where the keys are set that hints name, as in `` in [table] of
+    analyst.toml``; empty where that goes without saying."""
 
     path: Path
     encoding: str
     delimiter: str
     header: tuple[str, ...]
     line: int
+    place: str = ""
 
     @property
     def where(self) -> str:
@@ -49,7 +51,7 @@ class Table:
             raise DataError(f"{where}: column '{shown(column)}' is there {len(found)} times ({key})")
         raise DataError(
             f"{where}: no column '{shown(column)}' ({key}) among the {len(self.header)} of the header line",
-            hint=self.header_hint() or "map the plan's column names to the file's with columns",
+            hint=self.header_hint() or f"map the plan's column names to the file's with columns{self.place}",
         )
 
     def header_hint(self) -> str:
@@ -59,21 +61,22 @@ class Table:
         other = [d for d in _OTHER_DELIMITERS if d != self.delimiter and d in "".join(self.header)]
         if len(self.header) > 1 or not other:
             return ""
-        return f'the whole line is one column: set delimiter = "{_OTHER_DELIMITERS[other[0]]}"?'
+        return f'the whole line is one column: set delimiter = "{_OTHER_DELIMITERS[other[0]]}"{self.place}?'
 
 
-def open_table(path: Path, encoding: str, delimiter: str) -> Table:
-    """Check the file and read its header line. Raises ``DataError`` naming the file, the line and what to set."""
+def open_table(path: Path, encoding: str, delimiter: str, place: str = "") -> Table:
+    """Check the file and read its header line. Raises ``DataError`` naming the file, the line and what to set, and
+    ``place``, where."""
     if require_file(path) > MAX_TABLE_BYTES:
         raise DataError(f"{shown(path)}: larger than {MAX_TABLE_BYTES} bytes", hint="take part with fewer rows")
-    _check_encoding(path, encoding)
+    _check_encoding(path, encoding, place)
     with readable(path), path.open("rb") as raw:
         if raw.read(4) in _SPREADSHEET:
             raise DataError(f"{shown(path)}: a spreadsheet, not a text table", hint="export it as CSV")
-    line, header = next(_records(path, encoding, delimiter), (1, []))
+    line, header = next(_records(path, encoding, delimiter, place), (1, []))
     if not any(name.strip() for name in header):
         raise DataError(f"{shown(path)}: holds no header line", hint="the first line names the columns")
-    return Table(path, encoding, delimiter, tuple(map(composed, header)), line)
+    return Table(path, encoding, delimiter, tuple(map(composed, header)), line, place)
 
 
 def rows(table: Table) -> Iterator[tuple[int, list[str]]]:
@@ -81,24 +84,24 @@ def rows(table: Table) -> Iterator[tuple[int, list[str]]]:
 
     A record with line breaks inside quotes has the number of its first line. The number of cells is not checked here.
     """
-    records = _records(table.path, table.encoding, table.delimiter)
+    records = _records(table.path, table.encoding, table.delimiter, table.place)
     next(records, None)
     for line, cells in records:
         yield line, [cell.strip() for cell in cells]
 
 
-def _check_encoding(path: Path, encoding: str) -> None:
+def _check_encoding(path: Path, encoding: str, place: str) -> None:
     try:
         "".encode(encoding)
         codecs.getincrementaldecoder(encoding)
     except (LookupError, UnicodeError, ValueError):
         raise DataError(
             f"{shown(path)}: encoding '{shown(encoding)}' is not known",
-            hint='such as "utf-8-sig", "cp1252" or "utf-16"',
+            hint=f'set encoding{place}, for example "utf-8-sig", "cp1252" or "utf-16"',
         ) from None
 
 
-def _records(path: Path, encoding: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, encoding: str, delimiter: str, place: str) -> Iterator[tuple[int, list[str]]]:
     line = 1
     try:
         with readable(path), path.open("r", encoding=encoding, newline="") as text:
@@ -107,7 +110,7 @@ def _records(path: Path, encoding: str, delimiter: str) -> Iterator[tuple[int, l
                 if any("\0" in cell for cell in cells):
                     raise DataError(
                         f"{shown(path)}: line {line}: holds NUL characters, so it is not text in {encoding}",
-                        hint='set encoding, for example "utf-16"',
+                        hint=f'set encoding{place}, for example "utf-16"',
                     )
                 if cells:
                     yield line, cells
@@ -115,7 +118,7 @@ def _records(path: Path, encoding: str, delimiter: str) -> Iterator[tuple[int, l
     except UnicodeError:
         raise DataError(
             f"{shown(path)}: line {_undecodable_line(path, encoding)}: not text in {encoding}",
-            hint='save it as UTF-8, or set encoding, for example "cp1252" or "utf-16"',
+            hint=f'save it as UTF-8, or set encoding{place}, for example "cp1252" or "utf-16"',
         ) from None
     except csv.Error as error:
         raise DataError(

@@ -58,7 +58,7 @@ def readable(path: Path, done: str = "read") -> Iterator[None]:
             raise DataError(f"{shown(path)}: no such file or folder", hint="check the path of the records") from None
         except PermissionError:
             raise DataError(
-                f"{shown(path)}: permission denied", hint="let the node's user read it, and nobody else"
+                f"{shown(path)}: permission denied", hint="let the user that this runs as read it, and nobody else"
             ) from None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,10 +55,11 @@ def load_folder(source: FolderSource, task: Task) -> Dataset:
     return labelled(shown(source.path), x, np.asarray([i for _, i in files], dtype=np.int64), task)
 
 
-def load_pictures(path: Path, task: Task, *, resize: bool, grey: bool) -> tuple[Array, list[Path]]:
+def load_pictures(path: Path, task: Task, *, resize: bool, grey: bool, place: str) -> tuple[Array, list[Path]]:
     """Pictures without labels, float32 (n, channels, H, W), and their files: one picture, or all of a folder in the
-    order of their paths, whatever its sub-folders are named. Raises as ``load_folder`` does, but for class folders."""
-    wanted = _wanted(task, path, resize=resize, grey=grey)
+    order of their paths, whatever its sub-folders are named. Raises as ``load_folder`` does, but for class folders;
+    hints name ``place``, where ``resize`` and ``grey`` are set."""
+    wanted = replace(_wanted(task, path, resize=resize, grey=grey), place=place)
     files = [path]
     with readable(path):
         folder = path.is_dir()

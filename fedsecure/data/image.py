@@ -36,18 +36,19 @@ _FULL_16_BIT = 65_535
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What the plan and the source ask of a picture: ``shape`` (channels, height, width), and the two changes
-    allowed."""
+    allowed, which ``place`` is where a person allows."""
 
     shape: tuple[int, int, int]
     resize: bool
     grey: bool
+    place: str = "the source"
 
 
 def read_image(path: Path, wanted: Wanted) -> Array:
     """float32 (channels, height, width) in [0, 1]. Raises ``DataError`` naming the file."""
     where = shown(path)
     if require_file(path) > MAX_FILE_BYTES:
-        raise DataError(f"{where}: larger than {MAX_FILE_BYTES} bytes, so not a training picture")
+        raise DataError(f"{where}: larger than {MAX_FILE_BYTES} bytes, so not a picture to learn from or to ask about")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -65,7 +66,7 @@ def read_image(path: Path, wanted: Wanted) -> Array:
                 hint="move other files out of the folder; an empty or damaged file is not one either",
             ) from None
         except PermissionError:
-            raise DataError(f"{where}: permission denied", hint="let the node's user read it") from None
+            raise DataError(f"{where}: permission denied", hint="let the user that this runs as read it") from None
         except Exception as error:  # a decoder may raise anything on a damaged file, and none of it is ours
             raise DataError(
                 f"{where}: damaged or cut short ({type(error).__name__} while decoding)",
@@ -100,7 +101,7 @@ def _wrong_size(where: str, size: tuple[int, ...], wanted: Wanted) -> DataError:
     _, height, width = wanted.shape
     return DataError(
         f"{where}: {size[0]} pixels high and {size[1]} wide where the plan asks for {height} and {width}",
-        hint="scale it yourself, or set resize = true in the source",
+        hint=f"scale it yourself, or set resize = true in {wanted.place}",
     )
 
 
@@ -134,7 +135,7 @@ def _channels(pixels: Array, where: str, wanted: Wanted) -> Array:
             hint="save it without transparency",
         )
     if channels == 1 and colour.shape[2] == 3:
-        colour = _to_grey(colour, where, wanted.grey)
+        colour = _to_grey(colour, where, wanted)
     elif channels >= 3 and colour.shape[2] == 1:
         colour = np.repeat(colour, 3, axis=2)
     if channels == 4:
@@ -143,14 +144,14 @@ def _channels(pixels: Array, where: str, wanted: Wanted) -> Array:
     return np.ascontiguousarray(colour.transpose(2, 0, 1))
 
 
-def _to_grey(colour: Array, where: str, allowed: bool) -> Array:
+def _to_grey(colour: Array, where: str, wanted: Wanted) -> Array:
     """(h, w, 3) -> (h, w, 1): exact when the three are equal; else the luma of ITU-R BT.601, when allowed."""
     if (colour == colour[..., :1]).all():
         return colour[..., :1]
-    if not allowed:
+    if not wanted.grey:
         raise DataError(
             f"{where}: a colour picture where the plan has one channel",
-            hint="save it as grey, or set grey = true in the source",
+            hint=f"save it as grey, or set grey = true in {wanted.place}",
         )
     luma = colour.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
     grey: Array = np.clip(luma, 0, 1).astype(np.float32)[..., None]

@@ -253,4 +253,10 @@ def _checked_values(x: Array, name: str, task: Task, where: str) -> Array:
                 hint="store uint8 pixels as uint8, or divide them by 255",
             )
     with np.errstate(over="ignore"):
-        return x.astype(np.float32, copy=False)
+        found = x.astype(np.float32, copy=False)
+    if not (finite := np.isfinite(found).reshape(len(x), -1).all(axis=1)).all():
+        raise DataError(
+            f"{which}: record {int(np.argmin(finite))} holds values too large for float32 (beyond 3.4e38)",
+            hint="records are computed with as float32: are these values what they should be?",
+        )
+    return found

@@ -74,27 +74,28 @@ def load_table_by(source: CsvSource, task: Task, column: str) -> tuple[Dataset, 
     return _load(source, task, column)
 
 
-def load_rows(source: CsvSource, task: Task) -> tuple[Array, list[int]]:
+def load_rows(source: CsvSource, task: Task, *, place: str = "") -> tuple[Array, list[int]]:
     """Rows without labels, float32 (n, features), and the line of the file that each begins in; ``source.label`` is not
-    looked at. Raises as ``load_table`` does, but for labels."""
-    table, task, cells = _open(source, task)
+    looked at. Raises as ``load_table`` does, but for labels; hints name ``place``, where the keys of ``source`` are
+    set."""
+    table, task, cells = _open(source, task, place)
     reading, lines = _Reading(), []
     for line, row in rows(table):
         if _read_row(reading, line, row, table, cells):
             lines.append(line)
         if len(lines) % _MEMORY_STEP == 0:
             check_memory(table.where, len(lines), task.feature_shape)
-    _raise_faults(reading, table, task)
+    _raise_faults(reading, table, task, classes=False)
     if not lines:
         raise DataError(f"{table.where}: holds no records", hint="check the path")
     return _features(reading, task), lines
 
 
-def _open(source: CsvSource, task: Task) -> tuple[Table, TableTask, list[_Cell]]:
+def _open(source: CsvSource, task: Task, place: str = "") -> tuple[Table, TableTask, list[_Cell]]:
     if not isinstance(task, TableTask):
         raise DataError(f"{shown(source.path)}: a table, but the plan's records are pictures")
     feature_bounds(task)
-    table = open_table(source.path, source.encoding, source.delimiter)
+    table = open_table(source.path, source.encoding, source.delimiter, place)
     return table, task, _cells(source, task, table)
 
 
@@ -132,23 +133,29 @@ def _cells(source: CsvSource, task: TableTask, table: Table) -> list[_Cell]:
         if unknown := sorted(names - set(known)):
             raise DataError(
                 f"{table.where}: {key} names {listed(unknown)}, not among the plan's columns {listed(known, 20)}",
-                hint=f"the left-hand side of {key} is the plan's name of a column",
+                hint=f"the left-hand side of {key}{table.place} is the plan's name of a column",
             )
     if numeric := [name for name in levels if not isinstance(known[name], CategoricalColumn)]:
-        raise DataError(f"{table.where}: levels names {listed(numeric)}, which the plan has as numeric")
+        raise DataError(
+            f"{table.where}: levels names {listed(numeric)}, which the plan has as numeric",
+            hint=f"take them out of levels{table.place}",
+        )
     absent = [n for n in known if composed(columns.get(n, n)) not in table.header]
     if len(absent) > 1:
         raise DataError(
             f"{table.where}: line {table.line}: no columns {listed(columns.get(n, n) for n in absent)}",
             hint=table.header_hint()
-            or f"map the plan's names to the file's with columns; is the delimiter '{shown(source.delimiter)}'?",
+            or f"map the plan's names to the file's with columns{table.place}; is the delimiter "
+            f"'{shown(source.delimiter)}'?",
         )
     cells: list[_Cell] = []
     for name, column in known.items():
         own_missing = frozenset(token.strip() for token in missing_values.get(name, ()))
         missing = own_missing | {token.strip() for token in source.missing}
         if isinstance(column, CategoricalColumn):
-            encode = CategoricalEncoder(column, levels.get(name, {}), missing, own_missing, table.where).encode
+            encode = CategoricalEncoder(
+                column, levels.get(name, {}), missing, own_missing, table.where, table.place
+            ).encode
         else:
             encode = NumericEncoder(column, missing, source.decimal).encode
         own = columns.get(name, name)
@@ -206,13 +213,12 @@ def _read_group(reading: _Reading, line: int, value: str, missing: frozenset[str
     reading.groups.append(value)
 
 
-def _raise_faults(reading: _Reading, table: Table, task: TableTask) -> None:
+def _raise_faults(reading: _Reading, table: Table, task: TableTask, *, classes: bool = True) -> None:
     if not reading.faults:
         return
     rest = reading.fault_count - len(reading.faults)
-    hint = (
-        "correct the file, or say with missing, missing_values, levels, classes, ignore or decimal what its cells mean"
-    )
-    if any("classes" in fault for fault in reading.faults):
+    keys = f"missing, missing_values, levels{', classes, ignore' if classes else ''} or decimal{table.place}"
+    hint = f"correct the file, or say with {keys} what its cells mean"
+    if classes and any("classes" in fault for fault in reading.faults):
         hint = f"map each label to one of {listed(task.classes, 20)} in classes, or list it in ignore"
     raise DataError(f"{table.where}: " + "; ".join(reading.faults) + (f"; and {rest} more" if rest else ""), hint=hint)

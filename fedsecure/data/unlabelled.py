@@ -23,11 +23,13 @@ __all__ = ["Reading", "Unlabelled", "load_unlabelled", "require_there"]
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How files are read: the two changes that pictures may need, and how tables are written (path and label of
-    ``table`` do not count)."""
+    ``table`` do not count). ``settings``: the file that says it, which hints name, in its tables ``[images]`` and
+    ``[table]``."""
 
     table: CsvSource
     resize: bool = False
     grey: bool = False
+    settings: str = "the settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,13 @@ def _load(path: Path, task: Task, reading: Reading) -> Unlabelled:
                 f"{shown(path)}: the plan's records are rows of a table",
                 hint="give a .csv with a header line, or a .npz",
             )
-        x, lines = load_rows(reading.table.model_copy(update={"path": path}), task)
+        x, lines = load_rows(
+            reading.table.model_copy(update={"path": path}), task, place=f" in [table] of {reading.settings}"
+        )
         return Unlabelled(tuple(f"{shown(path)}:{line}" for line in lines), x)
     from fedsecure.data.folder import load_pictures
 
-    x, files = load_pictures(path, task, resize=reading.resize, grey=reading.grey)
+    x, files = load_pictures(
+        path, task, resize=reading.resize, grey=reading.grey, place=f"[images] of {reading.settings}"
+    )
     return Unlabelled(tuple(shown(file) for file in files), x)

@@ -278,9 +278,11 @@ def test_encoded_rows(make: Make) -> None:
     refuse(make(x=rows * np.nan, y=np.array(["yes", "no"])), "not finite", TABLE)
 
 
-def test_a_float64_beyond_float32_is_found_by_the_check(make: Make) -> None:
-    rows = np.array([[1e300, 0, 1, 0]])
-    assert np.isinf(load(make(x=rows, y=np.array(["yes"])), TABLE).x).any()
+def test_a_float64_beyond_float32_is_named(make: Make) -> None:
+    rows = np.array([[0.0, 0, 1, 0], [-1e300, 0, 1, 0]])
+    refuse(make(x=rows, y=np.array(["yes", "yes"])), "record 1 holds values too large for float32", TABLE)
+    biggest = np.full((1, 4), np.finfo(np.float32).max, np.float64)
+    assert np.isfinite(load(make(x=biggest, y=np.array(["yes"])), TABLE).x).all()
 
 
 @pytest.mark.parametrize("classes", [("cat", "dog"), ("T-shirt/top", "Ärmel 北京")])

@@ -21,9 +21,9 @@ TABLE = TableTask.model_validate_json(
 )
 
 
-def reading(resize=False, grey=False, **table) -> Reading:
+def reading(resize=False, grey=False, settings="analyst.toml", **table) -> Reading:
     source = CsvSource(kind="csv", path=Path("-"), label="", **table)
-    return Reading(source, resize, grey)
+    return Reading(source, resize, grey, settings)
 
 
 def picture(path, value=51, size=(4, 4), mode="L"):
@@ -49,6 +49,36 @@ def test_archives_need_no_labels(tmp_path):
 def test_rows_of_an_archive(tmp_path):
     np.savez(tmp_path / "q.npz", x=np.asarray([[0.5, 1, 0]]))
     assert load(tmp_path / "q.npz", task=TABLE).x.tolist() == [[0.5, 1, 0]]
+
+
+def test_rows_that_float32_does_not_hold(tmp_path):
+    np.savez(tmp_path / "q.npz", x=np.asarray([[0.5, 1, 0], [1e300, 1, 0]]))
+    with pytest.raises(DataError, match=r"q.npz: array 'x': record 1 holds values too large for float32"):
+        load(tmp_path / "q.npz", task=TABLE)
+
+
+def test_hints_name_the_keys_where_they_are_set(tmp_path):
+    big = picture(tmp_path / "big.png", size=(8, 8))
+    colour = picture(tmp_path / "colour.png", (1, 2, 3), mode="RGB")
+    for path, hint in ((big, "resize = true in [images] of"), (colour, "grey = true in [images] of")):
+        with pytest.raises(DataError) as caught:
+            load(path, settings="my.toml")
+        assert f"{hint} my.toml" in caught.value.hint
+    table = tmp_path / "t.csv"
+    for text, how, key in (
+        ("Age,sex\n1,f\n", {}, "columns"),
+        ("years,gender\n1,f\n", {}, "columns"),
+        ("age;sex\n1;f\n", {}, 'delimiter = ";"'),
+        ("age,sex\n1,x\n", {}, "missing, missing_values, levels or decimal"),
+        ("age,sex\n1,f\n", {"columns": {"Age": "age"}}, "columns"),
+        ("age,sex\n1,f\n", {"levels": {"sex": {"w": "female"}}}, "levels"),
+        ("age,sex\n1,f\n", {"encoding": "utf-99"}, "encoding"),
+        ("age,sex\n1,\xe4\n", {}, "encoding"),
+    ):
+        table.write_bytes(text.encode("latin-1"))
+        with pytest.raises(DataError) as caught:
+            load(table, task=TABLE, settings="my.toml", **how)
+        assert f"{key} in [table] of my.toml" in caught.value.hint, caught.value
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,19 @@ def _accuracy_table(result: dict[str, Any]) -> Table:
     for column in ("method", *(f"round {i + 1}" for i in shown), *(["routed system"] if "routed" in result else [])):
         table.add_column(column, justify="left" if column == "method" else "right")
     table.add_column("sent by all nodes", justify="right")
+    unmeasured: list[str] = []
     for name, method in result["methods"].items():
         figures = [_figure(method["rounds"][i]["accuracy"]) if i < len(method["rounds"]) else "–" for i in shown]
+        if all(entry["accuracy"] is None for entry in method["rounds"]):
+            unmeasured.append(name)
         if "routed" in result:
             figures.append(_figure(method["final_system_accuracy"]))
         table.add_row(name, *figures, f"{sum(r['bytes_up'] for r in method['rounds']):,} bytes")
+    if unmeasured:
+        table.caption = (
+            f"–: not measured. No round of {', '.join(unmeasured)} can be: its heads never leave the nodes, so it is "
+            "measured by asking them, at the end."
+        )
     return table
 
 

@@ -44,7 +44,7 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
 def _line(item: Release) -> str:
     body = item.body
     counts = body["class_counts"]
-    images = f", {sum(counts.values())} condensed records" if counts else ""
+    images = f", {counted(sum(counts.values()), 'condensed record')}" if counts else ""
     return (
         f"{body['plan']['name']} {item.key}: {body['payload']['bytes']} bytes{images}, "
         f"guarantee {body['guarantee']['label']}, {body['payload']['sha256'][:12]}"

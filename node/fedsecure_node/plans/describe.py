@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from fedsecure_node.plans.routed_words import routed_words
 from fedsecure_node.text import printable
 
 __all__ = ["describe", "duration", "floor_words", "human_bytes"]
+
+#: Columns, classes or analysts named in one line; the rest are counted.
+MOST_NAMES = 100
 
 
 def human_bytes(count: int) -> str:
@@ -68,8 +71,8 @@ def _what(plan: Plan) -> Iterator[str]:
         channels, height, width = task.shape
         yield f"records: images of {height} x {width} pixels, {channels} channel{'s' * (channels > 1)}"
     else:
-        yield f"records: rows of {len(task.columns)} columns ({', '.join(c.name for c in task.columns[:12])})"
-    yield f"classes ({len(task.classes)}): {', '.join(task.classes[:20])}{' …' if len(task.classes) > 20 else ''}"
+        yield f"records: rows of {len(task.columns)} columns ({_some([c.name for c in task.columns])})"
+    yield f"classes ({len(task.classes)}): {_some(task.classes)}"
     named = f": {', '.join(plan.cohort.nodes)}" if plan.cohort.nodes else " (any enrolled node that approves)"
     yield f"cohort: at least {plan.cohort.min_nodes} nodes a round{named}"
     yield (
@@ -131,7 +134,7 @@ def _afterwards(method: Method, policy: Policy | None) -> Iterator[str]:
         return
     sight = "also where the coordinator can read them" if rules.coordinator_routed else "sealed from the coordinator"
     yield (
-        f"after the run: {', '.join(rules.analysts[:20])} may ask this node's model about records of their own, at most"
+        f"after the run: {_some(rules.analysts)} may ask this node's model about records of their own, at most"
         f" {rules.max_records_per_hour} an hour each, {sight}; each answer tells a little of the records here"
     )
 
@@ -146,8 +149,13 @@ def _learns(schema: Schema) -> Iterator[str]:
 
 
 def _names(specs: tuple[TensorSpec, ...]) -> str:
-    shown = ", ".join(s.name for s in specs[:6])
-    return shown + (f" and {len(specs) - 6} more" if len(specs) > 6 else "")
+    return _some([s.name for s in specs], 6)
+
+
+def _some(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """The first ``most`` names, and how many more there are: nothing is left out in silence."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _tensor(spec: TensorSpec) -> str:
