@@ -30,14 +30,14 @@ class Constants:
     """What the paper leaves open, and what a CPU dictates. ``share`` of the 70,000 images; ``side`` in pixels;
     ``width`` of ResNet-8."""
 
-    gain: float = 0.12
-    ramp: float = 0.08
-    rounds: int = 40
+    gain: float = 0.5
+    ramp: float = 0.3
+    rounds: int = 12
     share: float = 0.3
     side: int = 16
     width: int = 8
     crop: float = 1.0
-    lr: float = 0.03
+    lr: float = 0.02
     route_lr: float = 0.01
 
 
