@@ -114,8 +114,8 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A node that serves a run, as the running daemon last saw it: whether it asks for queries, how many it answered
-    and how many found nobody, both since the daemon began."""
+    """A node that serves a run, as the running daemon last saw it: whether it asks for queries, how many it replied
+    to and how many found nobody, both since the daemon began."""
 
     digest: str
     node: str

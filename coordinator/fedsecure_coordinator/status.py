@@ -41,7 +41,7 @@ def status_of(settings: CoordinatorSettings, journal: Journal) -> dict[str, Any]
 def _serving(digest: str, served: list[Served]) -> dict[str, Any]:
     """Node -> whether it asks for queries, and what became of those that it was asked since the daemon began."""
     return {
-        row.node: {"reachable": row.reachable, "answered": row.answered, "unreachable": row.unreachable}
+        row.node: {"reachable": row.reachable, "relayed": row.answered, "unreachable": row.unreachable}
         for row in served
         if row.digest == digest
     }
@@ -71,7 +71,7 @@ def status_lines(status: dict[str, Any]) -> Iterator[str]:
 
 def _serves(node: str, counts: dict[str, Any]) -> str:
     there = "" if counts["reachable"] else " (away)"
-    return f"{node}{there}: {counts['answered']} answered, {counts['unreachable']} unreachable"
+    return f"{node}{there}: {counts['relayed']} relayed, {counts['unreachable']} unreachable"
 
 
 def _waits_for(run: dict[str, Any]) -> str:

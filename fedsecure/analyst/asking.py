@@ -10,6 +10,7 @@ import numpy as np
 
 from fedsecure.errors import DataError, NodeUnreachable, RemoteProtocolError
 from fedsecure.method import Prediction
+from fedsecure.prediction.padding import BLOCK
 from fedsecure.prediction.queries import QUERY_RECORDS
 from fedsecure.tensors import Array
 
@@ -17,8 +18,10 @@ __all__ = ["Answer", "Fallback", "ask_by_scores", "check_scores", "records_a_que
 
 #: What happens when the best-matched node cannot be reached: an error, or the next best is asked.
 Fallback = Literal["refuse", "next"]
-#: Bytes of a query besides its records: certificate, signature, names, tensor header, seal (generously).
-QUERY_OVERHEAD: Final = 3072
+#: Bytes of a query besides its records, generously: certificate, signature, seal around the padded body; and names and
+#: tensor header inside it.
+OUTER_OVERHEAD: Final = 2048
+INNER_OVERHEAD: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ def check_scores(scores: Array, records: int, nodes: Sequence[str]) -> Array:
 
 def records_a_query(record_bytes: int, max_query_bytes: int) -> int:
     """How many records go into one query. Raises ``DataError`` when not even one fits."""
-    fit = (max_query_bytes - QUERY_OVERHEAD) // record_bytes
+    body = (max_query_bytes - OUTER_OVERHEAD) // BLOCK * BLOCK
+    fit = (body - INNER_OVERHEAD) // record_bytes
     if fit < 1:
         raise DataError(f"a record of {record_bytes} bytes does not fit into a query of {max_query_bytes} bytes")
     return min(fit, QUERY_RECORDS)

@@ -37,7 +37,7 @@ PAUSE_S: Final = 1.0
 _RETRIED: Final = "it is tried again"
 #: The coordinator's bounds are taken within these (milliseconds, bytes).
 MIN_WAIT_MS, MAX_WAIT_MS = 100, 600_000
-MIN_QUERY_BYTES, MAX_QUERY_BYTES = 4096, 16 << 20
+MIN_QUERY_BYTES, MAX_QUERY_BYTES = 8192, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)

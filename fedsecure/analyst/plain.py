@@ -1,8 +1,9 @@
-"""The plain form, for thin clients: the coordinator reads each query and routes it."""
+"""The plain form, for thin clients: the coordinator reads each query and routes it; the node signs its answer."""
 
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 from fedsecure.analyst.asking import Answer, Fallback
 from fedsecure.analyst.models import Model
@@ -10,6 +11,7 @@ from fedsecure.analyst.sealed import Asking
 from fedsecure.errors import NodeUnreachable, RemoteProtocolError
 from fedsecure.prediction.answers import decode_outcome
 from fedsecure.prediction.queries import make_query
+from fedsecure.prediction.signed import read_answer
 from fedsecure.tensors import Array
 from fedsecure.wire.v1 import prediction_pb2 as pb
 
@@ -49,8 +51,17 @@ def _ask(asking: Asking, model: Model, x: Array, *, rank: int, scores: bool) -> 
     reply = asking.client.ask_plain(model.run, asked.statement, rank=rank, scores=scores, wait_ms=asking.wait_ms)
     if reply.node_id not in model.nodes:
         raise RemoteProtocolError(f"an answer of {reply.node_id[:64]!r}, who is no node of run {model.run[:12]}")
+    outcome = read_answer(
+        reply.answer,
+        ca_pem=asking.files.ca_pem(),
+        crl_pem=asking.files.crl_pem(),
+        federation=asking.federation,
+        node=reply.node_id,
+        digest=asked.digest,
+        now=datetime.now(UTC),
+    )
     given = decode_outcome(
-        reply.outcome, node=reply.node_id, digest=asked.digest, records=1, classes=len(model.plan.task.classes)
+        outcome, node=reply.node_id, digest=asked.digest, records=1, classes=len(model.plan.task.classes)
     )
     told = _scores(reply, model) if scores else None
     best = max(told, key=lambda node: told[node]) if told else reply.node_id

@@ -32,6 +32,7 @@ __all__ = [
     "check_certificate",
     "fingerprint",
     "is_ca",
+    "last_ms",
     "when",
 ]
 
@@ -131,6 +132,12 @@ def check_ca(ca_pem: bytes, now: datetime, what: str = "CA certificate") -> x509
     return ca
 
 
+def last_ms(pem: bytes, what: str = "certificate") -> int:
+    """Until when a certificate says that it is valid, *unchecked*, in milliseconds since 1970-01-01 UTC. Raises
+    ``CertificateError``."""
+    return int(load_certificate(pem, what).not_valid_after_utc.timestamp() * 1000)
+
+
 def is_ca(pem: bytes, what: str = "certificate") -> bool:
     """Whether a certificate says that it is a CA's, *unchecked*. Raises ``CertificateError``."""
     try:
@@ -191,7 +198,7 @@ def _check_dates(certificate: x509.Certificate, now: datetime, what: str) -> Non
     if now > end:
         raise CertificateError(
             f"{what}: expired on {when(end)}, and it is {when(now)} here",
-            hint="get a new one from the CA, with ca sign --renew; if the date here is wrong, set the clock",
+            hint="the CA makes its holder a new one with ca sign --renew; if the date here is wrong, set the clock",
         )
 
 
@@ -251,5 +258,6 @@ def _check_revocation(
         raise CertificateError(
             f"{what}: revoked: the certificate of {identity} (serial {certificate.serial_number:x}) "
             f"was revoked by the CA on {when(revoked.at)}, reason {revoked.reason}",
-            hint="get a certificate for a fresh key from the CA",
+            hint=f"nobody is to trust {identity.role} {identity.name} until it has a certificate for a fresh key from "
+            "the CA; ask whoever runs it",
         )

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from fedsecure.errors import RemoteProtocolError
 
-__all__ = ["PUBLIC_BYTES", "SEAL_OVERHEAD", "SealingKey", "seal"]
+__all__ = ["PUBLIC_BYTES", "SEAL_OVERHEAD", "SealingKey", "check_public", "seal"]
 
 #: Size of an X25519 public key (bytes; RFC 7748, section 5).
 PUBLIC_BYTES = 32
@@ -57,6 +57,12 @@ class SealingKey:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a sealing key does not leave its process")
+
+
+def check_public(public: bytes) -> None:
+    """Raise ``RemoteProtocolError`` unless one can seal to ``public``: 32 bytes, and no point of small order, for which
+    X25519 gives the same secret to everybody (RFC 7748, section 6.1)."""
+    seal(public, b"", b"")
 
 
 def seal(public: bytes, plaintext: bytes, info: bytes) -> bytes:

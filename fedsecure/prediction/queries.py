@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from fedsecure.crypto.sealing import PUBLIC_BYTES
+from fedsecure.crypto.sealing import PUBLIC_BYTES, check_public
 from fedsecure.crypto.statements import Signer, check_statement
 from fedsecure.errors import DataError, RemoteProtocolError
+from fedsecure.prediction.padding import padded
 from fedsecure.prediction.statements import from_message, to_message
 from fedsecure.tensors import Array, Tensors, read_header
 from fedsecure.wire.v1 import prediction_pb2 as pb
@@ -29,8 +30,10 @@ __all__ = [
     "Query",
     "answer_info",
     "make_query",
+    "query_digest",
     "query_info",
     "read_query",
+    "reply_key",
 ]
 
 #: What the signature is for.
@@ -96,9 +99,9 @@ def make_query(
     """Records ``x``, float32 (n, *shape), as ``analyst``'s signed query to ``node`` about ``run`` (a plan's digest).
 
     ``reply_public``: 32 bytes, what the answer is to be sealed to. In the plain form ``node`` and ``reply_public`` are
-    empty. ``now_ms``: milliseconds since 1970-01-01 UTC.
+    empty, and nothing is padded. ``now_ms``: milliseconds since 1970-01-01 UTC.
     """
-    body = pb.Query(
+    query = pb.Query(
         plan_digest=run,
         node_id=node,
         analyst_id=analyst,
@@ -106,8 +109,27 @@ def make_query(
         unix_ms=now_ms,
         reply_key=reply_public,
         records=Tensors({"x": np.asarray(x, dtype=np.float32)}).to_bytes(),
-    ).SerializeToString(deterministic=True)
-    return Asked(to_message(signer.sign(QUERY_LABEL, body)), _digest(body))
+    )
+    body = padded(query) if node else query.SerializeToString(deterministic=True)
+    return Asked(to_message(signer.sign(QUERY_LABEL, body)), query_digest(body))
+
+
+def query_digest(body: bytes) -> str:
+    """The digest of a query by its statement's body."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def reply_key(statement: pb.SignedStatement) -> bytes:
+    """What the answer to an opened query is to be sealed to (32 bytes), *unchecked*: whoever made the query has it.
+
+    Raises ``RemoteProtocolError`` when the body is no query, or nobody can seal to its key.
+    """
+    try:
+        key = pb.Query.FromString(statement.body).reply_key
+    except DecodeError:
+        raise RemoteProtocolError("what is sealed is no query") from None
+    check_public(key)
+    return key
 
 
 def read_query(
@@ -144,7 +166,7 @@ def read_query(
         unix_ms=body.unix_ms,
         reply_key=body.reply_key,
         records=body.records,
-        digest=_digest(due.body),
+        digest=query_digest(due.body),
         fingerprint=peer.fingerprint,
     )
 
@@ -166,7 +188,5 @@ def _check_body(body: pb.Query, run: str, node: str, analyst: str) -> None:
             f"{where}: a reply key of {len(body.reply_key)} bytes; {PUBLIC_BYTES} are due in the sealed form, none in "
             "the plain one"
         )
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
+    if node:
+        check_public(body.reply_key)

@@ -23,6 +23,7 @@ from fedsecure_node.progress import InTurn, Reporter, last_words, make_reporter
 from fedsecure_node.serving.admission import Admission
 from fedsecure_node.serving.answering import Answerer
 from fedsecure_node.serving.desk import QueryDesk
+from fedsecure_node.serving.envelopes import own_signer
 from fedsecure_node.serving.keeping import ServingKeeper
 from fedsecure_node.serving.models import Models
 from fedsecure_node.settings import NodeSettings
@@ -150,7 +151,16 @@ def _queries(
         models=models,
         tally=log.queries,
     )
-    answerer = Answerer(store, log, reporter, models=models, admission=admission, node=settings.node, device=device)
+    answerer = Answerer(
+        store,
+        log,
+        reporter,
+        models=models,
+        admission=admission,
+        node=settings.node,
+        device=device,
+        signer=lambda: own_signer(files()),
+    )
     return QueryDesk(
         answerer,
         models,

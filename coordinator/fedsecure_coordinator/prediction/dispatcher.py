@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from fedsecure.errors import NodeUnreachable, WireError
 from fedsecure.wire.v1 import prediction_pb2 as pb
 from fedsecure_coordinator.journal import Served
+from fedsecure_coordinator.prediction.messages import told
 from fedsecure_coordinator.prediction.relay import Body, Query, Relay, Reply
 from fedsecure_coordinator.quota import Quota
 
@@ -54,7 +55,8 @@ class Dispatcher:
             if times:
                 self._log_relayed(analyst, node, run, body, "unreachable", f"unreachable: {error}", times)
             raise
-        self._log_relayed(analyst, node, run, body, "answered", f"answered in {self._clock() - start:.2f} s")
+        outcome = _outcome(reply)
+        self._log_relayed(analyst, node, run, body, outcome, f"{outcome} in {self._clock() - start:.2f} s")
         return reply
 
     def _ask(self, analyst: str, node: str, run: str, body: Body, deadline: float, gone: Callable[[], bool]) -> Reply:
@@ -137,3 +139,11 @@ class Dispatcher:
             *(analyst, node, run[:12], form, size, words, f" ({times} times)" if times > 1 else ""),
             extra={"fields": {**fields, "outcome": outcome, "times": times}},
         )
+
+
+def _outcome(reply: Reply) -> str:
+    """What became of a query that its node replied to, as far as it can be known here: what is sealed is relayed."""
+    if isinstance(reply, bytes):
+        return "relayed"
+    said = "refusal" if isinstance(reply, pb.Refusal) else told(reply)
+    return {"prediction": "answered", "refusal": "refused"}.get(said, "relayed")

@@ -6,12 +6,12 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from fedsecure.errors import DataError, RemoteProtocolError
+from fedsecure.errors import CertificateError, DataError, FedSecureError, NodeUnreachable, RemoteProtocolError
 from fedsecure.tensors import Array, Tensors, read_header
 from fedsecure.text import printable
 from fedsecure.wire.v1 import prediction_pb2 as pb
 
-__all__ = ["MAX_QUERY_BYTES", "check_key", "check_size", "plain_record", "refusal"]
+__all__ = ["MAX_QUERY_BYTES", "check_answer", "check_key", "check_size", "plain_record", "refusal", "told"]
 
 #: A query, or an answer, is not larger than this (bytes).
 MAX_QUERY_BYTES: Final = 1 << 20
@@ -19,6 +19,10 @@ MAX_QUERY_BYTES: Final = 1 << 20
 MAX_SIGNED_BYTES: Final = 16 << 10
 #: What a node says of a query that it cannot open is cut to this (characters).
 MAX_WORDS: Final = 500
+#: What a node may say in the clear of a query that it gives no answer to, by class name; anything else is the first.
+_REFUSALS: Final[dict[str, type[FedSecureError]]] = {
+    cls.__name__: cls for cls in (RemoteProtocolError, CertificateError, NodeUnreachable)
+}
 
 
 def check_size(what: str, size: int) -> None:
@@ -59,10 +63,25 @@ def plain_record(statement: pb.SignedStatement, *, run: str, analyst: str) -> Ar
     return Tensors.from_bytes(query.records)["x"]
 
 
-def refusal(node: str, refused: pb.Refusal) -> RemoteProtocolError:
-    """What a node says, in the clear, of a sealed query that it cannot open."""
-    words = _printable(refused.message) or "refused the query"
-    return RemoteProtocolError(f"node {node}: {words}", hint=_printable(refused.hint) or "fetch its key again")
+def check_answer(statement: pb.SignedStatement) -> None:
+    """Raise ``RemoteProtocolError`` for what cannot be a node's signed answer. What it says, the analyst verifies."""
+    _check_statement("the answer", statement, "plain-answer", MAX_QUERY_BYTES)
+
+
+def told(statement: pb.SignedStatement) -> str:
+    """What a signed answer, unchecked, says: ``prediction``, ``refusal``, or ``""`` for neither. For the operator's eyes
+    alone."""
+    try:
+        return pb.PlainAnswer.FromString(statement.body).outcome.WhichOneof("kind") or ""
+    except DecodeError:
+        return ""
+
+
+def refusal(node: str, refused: pb.Refusal) -> FedSecureError:
+    """What a node says, in the clear, of a query that it cannot open, or cannot sign an answer to."""
+    words, hint = _printable(refused.message) or "refused the query", _printable(refused.hint)
+    error = _REFUSALS.get(refused.error, RemoteProtocolError)
+    return error(f"node {node}: {words}", hint=hint or ("fetch its key again" if error is RemoteProtocolError else ""))
 
 
 def _check_statement(what: str, statement: pb.SignedStatement, label: str, limit: int) -> None:

@@ -28,8 +28,8 @@ __all__ = ["LAST_SECONDS", "MAX_EACH", "MAX_QUEUED", "Body", "Query", "Relay", "
 
 #: What is asked: sealed, or in the plain form.
 Body = bytes | pb.SignedStatement
-#: What is answered. To a sealed query in the clear only: that it cannot be opened.
-Reply = bytes | pb.Outcome
+#: What is answered: sealed, or signed to a query in the plain form; to either in the clear only that there is none.
+Reply = bytes | pb.SignedStatement | pb.Refusal
 
 #: A node counts as reachable for this long after its last sign of life (seconds).
 LAST_SECONDS: Final = 5.0
@@ -134,9 +134,9 @@ class Relay:
             raise RemoteProtocolError(
                 f"query {query_id[:32]!r}: no answer of node {node} is due", hint="it came too late, or twice"
             )
-        if isinstance(query.body, bytes) and isinstance(reply, pb.Outcome) and reply.WhichOneof("kind") != "refusal":
+        if isinstance(query.body, bytes) and isinstance(reply, pb.SignedStatement):
             raise RemoteProtocolError(f"query {query_id}: it was sealed, and so must its answer be")
-        if not isinstance(query.body, bytes) and (isinstance(reply, bytes) or reply.WhichOneof("kind") is None):
+        if not isinstance(query.body, bytes) and isinstance(reply, bytes):
             raise RemoteProtocolError(f"query {query_id}: it was asked in the plain form, and so must its answer be")
         query.state, query.reply = State.ANSWERED, reply
         if node in self._nodes:

@@ -19,7 +19,14 @@ from fedsecure.wire.v1.prediction_pb2_grpc import PredictionServicer as Base
 from fedsecure_coordinator.calls import check_hello, guarded
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.prediction.dispatcher import Dispatcher
-from fedsecure_coordinator.prediction.messages import MAX_QUERY_BYTES, check_key, check_size, plain_record, refusal
+from fedsecure_coordinator.prediction.messages import (
+    MAX_QUERY_BYTES,
+    check_answer,
+    check_key,
+    check_size,
+    plain_record,
+    refusal,
+)
 from fedsecure_coordinator.prediction.models import Model, Models
 from fedsecure_coordinator.prediction.relay import Body, Reply
 from fedsecure_coordinator.prediction.turnstile import Turnstile
@@ -125,8 +132,9 @@ class PredictionServicer(Base):
                 )
             check_size("the sealed query", len(request.sealed))
             reply = self._ask(context, request.analyst_id, request.node_id, request, request.sealed)
-            if not isinstance(reply, bytes):
-                raise refusal(request.node_id, reply.refusal)
+            if isinstance(reply, pb.Refusal):
+                raise refusal(request.node_id, reply)
+            assert isinstance(reply, bytes)  # the relay takes no other answer to this form
             return pb.AskSealedReply(sealed=reply)
 
         return self._for_analyst(context, request.analyst_id, answer)
@@ -141,9 +149,11 @@ class PredictionServicer(Base):
             if request.rank >= len(nodes):
                 raise RemoteProtocolError(f"rank {request.rank}: run {run[:12]} has {len(nodes)} nodes, from rank 0 on")
             node = nodes[int(np.argsort(-scores[0], kind="stable")[request.rank])]
-            outcome = self._ask(context, analyst, node, request, request.query)
-            assert isinstance(outcome, pb.Outcome)  # the relay takes no other answer to this form
-            reply = pb.AskPlainReply(node_id=node, outcome=outcome)
+            given = self._ask(context, analyst, node, request, request.query)
+            if isinstance(given, pb.Refusal):
+                raise refusal(node, given)
+            assert isinstance(given, pb.SignedStatement)  # the relay takes no other answer to this form
+            reply = pb.AskPlainReply(node_id=node, answer=given)
             if request.scores:
                 reply.nodes.extend(nodes)
                 reply.scores.extend(float(score) for score in scores[0])
@@ -227,9 +237,18 @@ class PredictionServicer(Base):
 
         def answer() -> pb.AnswerReply:
             self._gate.require_node(context, request.node_id)
-            reply: Reply = request.sealed if request.WhichOneof("form") == "sealed" else request.plain
-            check_size("the answer", len(reply) if isinstance(reply, bytes) else reply.ByteSize())
-            self._dispatcher.answer(request.node_id, request.query_id, reply)
+            self._dispatcher.answer(request.node_id, request.query_id, _reply(request))
             return pb.AnswerReply()
 
         return guarded(context, answer)
+
+
+def _reply(request: pb.AnswerRequest) -> Reply:
+    """What a node replies, of a size and form that can be. Raises ``RemoteProtocolError``."""
+    form = request.WhichOneof("form")
+    if form == "signed":
+        check_answer(request.signed)
+        return request.signed
+    reply: bytes | pb.Refusal = request.refusal if form == "refusal" else request.sealed
+    check_size("the answer", len(reply) if isinstance(reply, bytes) else reply.ByteSize())
+    return reply

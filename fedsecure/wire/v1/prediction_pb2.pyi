@@ -147,19 +147,19 @@ class AskPlainRequest(_message.Message):
     def __init__(self, analyst_id: _Optional[str] = ..., plan_digest: _Optional[str] = ..., query: _Optional[_Union[SignedStatement, _Mapping]] = ..., rank: _Optional[int] = ..., scores: _Optional[bool] = ..., wait_ms: _Optional[int] = ...) -> None: ...
 
 class AskPlainReply(_message.Message):
-    __slots__ = ("node_id", "outcome", "nodes", "scores")
+    __slots__ = ("node_id", "answer", "nodes", "scores")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
-    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
     node_id: str
-    outcome: Outcome
+    answer: SignedStatement
     nodes: _containers.RepeatedScalarFieldContainer[str]
     scores: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, node_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., nodes: _Optional[_Iterable[str]] = ..., scores: _Optional[_Iterable[float]] = ...) -> None: ...
+    def __init__(self, node_id: _Optional[str] = ..., answer: _Optional[_Union[SignedStatement, _Mapping]] = ..., nodes: _Optional[_Iterable[str]] = ..., scores: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("plan_digest", "node_id", "analyst_id", "nonce", "unix_ms", "reply_key", "records")
+    __slots__ = ("plan_digest", "node_id", "analyst_id", "nonce", "unix_ms", "reply_key", "records", "padding")
     PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ANALYST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +167,7 @@ class Query(_message.Message):
     UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     REPLY_KEY_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
     plan_digest: str
     node_id: str
     analyst_id: str
@@ -174,15 +175,26 @@ class Query(_message.Message):
     unix_ms: int
     reply_key: bytes
     records: bytes
-    def __init__(self, plan_digest: _Optional[str] = ..., node_id: _Optional[str] = ..., analyst_id: _Optional[str] = ..., nonce: _Optional[bytes] = ..., unix_ms: _Optional[int] = ..., reply_key: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+    padding: bytes
+    def __init__(self, plan_digest: _Optional[str] = ..., node_id: _Optional[str] = ..., analyst_id: _Optional[str] = ..., nonce: _Optional[bytes] = ..., unix_ms: _Optional[int] = ..., reply_key: _Optional[bytes] = ..., records: _Optional[bytes] = ..., padding: _Optional[bytes] = ...) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("prediction", "refusal")
+    __slots__ = ("prediction", "refusal", "padding")
     PREDICTION_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
     prediction: PredictionBody
     refusal: Refusal
-    def __init__(self, prediction: _Optional[_Union[PredictionBody, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+    padding: bytes
+    def __init__(self, prediction: _Optional[_Union[PredictionBody, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., padding: _Optional[bytes] = ...) -> None: ...
+
+class PlainAnswer(_message.Message):
+    __slots__ = ("query_digest", "outcome")
+    QUERY_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    query_digest: str
+    outcome: Outcome
+    def __init__(self, query_digest: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ...) -> None: ...
 
 class PredictionBody(_message.Message):
     __slots__ = ("node_id", "query_digest", "tensors")
@@ -255,16 +267,18 @@ class RelayedQuery(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., plan_digest: _Optional[str] = ..., analyst_id: _Optional[str] = ..., sealed: _Optional[bytes] = ..., plain: _Optional[_Union[SignedStatement, _Mapping]] = ..., deadline_unix_ms: _Optional[int] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
-    __slots__ = ("node_id", "query_id", "sealed", "plain")
+    __slots__ = ("node_id", "query_id", "sealed", "signed", "refusal")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
-    PLAIN_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     query_id: str
     sealed: bytes
-    plain: Outcome
-    def __init__(self, node_id: _Optional[str] = ..., query_id: _Optional[str] = ..., sealed: _Optional[bytes] = ..., plain: _Optional[_Union[Outcome, _Mapping]] = ...) -> None: ...
+    signed: SignedStatement
+    refusal: Refusal
+    def __init__(self, node_id: _Optional[str] = ..., query_id: _Optional[str] = ..., sealed: _Optional[bytes] = ..., signed: _Optional[_Union[SignedStatement, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
 
 class AnswerReply(_message.Message):
     __slots__ = ()

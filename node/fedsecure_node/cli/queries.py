@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.text import counted
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
@@ -31,8 +32,11 @@ def queries(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
 
 def _line(entry: Entry) -> str:
     body = entry.body
+    who = body["analyst"] if body.get("verified", True) else f"unverified ({body['analyst'] or 'any name'})"
+    if not body["form"]:
+        return f"{who}: {counted(body['unlogged'], 'more query', 'more queries')} refused: {body['reason']}"
     run = body["plan"]["name"] or body["plan"]["digest"][:12]
-    line = f"{body['analyst']}: {body['records']} records, {run}, {body['form']}, "
+    line = f"{who}: {counted(body['records'], 'record')}, {run}, {body['form']}, "
     if entry.answered:
         return line + f"answered, guarantee {body['guarantee']['label']}, {body['answer']['sha256'][:12]}"
     more = f" ({body['unlogged']} more before it)" if body["unlogged"] else ""

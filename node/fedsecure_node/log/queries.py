@@ -6,47 +6,76 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fedsecure.errors import FedSecureError, ReleaseLogError
 from fedsecure.plan import Plan
+from fedsecure.text import printable
 from fedsecure_node.log.chain import PREDICTION, PREDICTION_REFUSED, Record
 from fedsecure_node.log.guarantee import NONE
 from fedsecure_node.log.records import Destination
 
-__all__ = ["HOUR_MS", "Asked", "Entry", "Form", "QueryTally", "entries", "prediction_body", "refusal_body"]
+__all__ = [
+    "HOUR_MS",
+    "MINUTE_MS",
+    "UNVERIFIED",
+    "Asked",
+    "Entry",
+    "Form",
+    "QueryTally",
+    "counted_body",
+    "entries",
+    "prediction_body",
+    "refusal_body",
+]
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 #: Whether the coordinator could read a query and its answer (``plain``) or not (``sealed``).
 Form = Literal["sealed", "plain"]
+#: All senders whose certificate or signature was refused, as one source: no analyst has an empty name.
+UNVERIFIED: Final = ""
+#: What a sender claims is cut to this (characters).
+MAX_NAME: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query of a verified analyst, as the log keeps it. ``query``: SHA-256 of the query's bytes; ``certificate``:
-    fingerprint of the analyst's; ``records``: how many, 0 when that was not looked at."""
+    """A query as the log keeps it. ``query``: SHA-256 of the query's bytes, ``""`` when it did not open;
+    ``certificate``: fingerprint of the analyst's; ``records``: how many, 0 when that was not looked at. ``verified``:
+    certificate and signature are the analyst's; else both are what the sender claims."""
 
     query: str
     analyst: str
     certificate: str
     records: int
     form: Form
+    verified: bool = True
+
+    @property
+    def source(self) -> str:
+        """Whose refusals this one is counted with: the analyst's, or those of all unverified senders."""
+        return self.analyst if self.verified else UNVERIFIED
 
     def to_json(self, plan: Plan | None, digest: str) -> dict[str, Any]:
         """The fields that both kinds of records have; ``plan``: ``None`` for a run that this node never heard of."""
         return {
             "query": self.query,
             "plan": {
-                "digest": digest,
+                "digest": _claimed(digest),
                 "name": plan.name if plan else "",
                 "method": plan.method.name if plan else "",
             },
-            "analyst": self.analyst,
+            "analyst": _claimed(self.analyst),
             "certificate": self.certificate,
+            "verified": self.verified,
             "records": self.records,
             "form": self.form,
         }
+
+
+def _claimed(text: str) -> str:
+    return printable(text[:MAX_NAME])
 
 
 def prediction_body(
@@ -67,7 +96,7 @@ def refusal_body(
     asked: Asked, plan: Plan | None, digest: str, *, error: FedSecureError, unlogged: int
 ) -> Mapping[str, Any]:
     """The ``prediction-refused`` record's own fields. ``rule``: the policy's, or the error's name; ``unlogged``: how
-    many of this analyst's queries were refused before this one without a record of their own."""
+    many queries of the same source (see ``Asked.source``) were refused before without a record of their own."""
     rule, separator, _ = str(error).partition(":")
     named = separator and rule.startswith("prediction.")
     return {
@@ -76,6 +105,24 @@ def refusal_body(
         "rule": rule if named else type(error).__name__,
         "reason": str(error)[:400],
         "unlogged": unlogged,
+    }
+
+
+def counted_body(source: str, count: int) -> Mapping[str, Any]:
+    """The fields of a ``prediction-refused`` record that speaks of no query of its own: ``count`` of ``source`` were
+    refused beyond those that have records."""
+    return {
+        "query": "",
+        "plan": {"digest": "", "name": "", "method": ""},
+        "analyst": source,
+        "certificate": "",
+        "verified": source != UNVERIFIED,
+        "records": 0,
+        "form": "",
+        "error": "",
+        "rule": "",
+        "reason": "too many in a minute for records of their own",
+        "unlogged": count,
     }
 
 
@@ -136,7 +183,10 @@ class QueryTally:
             self._records[analyst] += records
             self._queries.add(query)
         elif record.kind == PREDICTION_REFUSED:
-            self._refused.append((unix_ms(record), str(record.body["analyst"])))
+            if not record.body.get("form", "sealed"):
+                return  # a count, no query
+            verified = record.body.get("verified", True)
+            self._refused.append((unix_ms(record), str(record.body["analyst"]) if verified else UNVERIFIED))
             while self._refused[0][0] <= self._refused[-1][0] - MINUTE_MS:
                 self._refused.popleft()
 
@@ -149,9 +199,9 @@ class QueryTally:
         """Whether the query of this digest was answered within the last hour."""
         return query in self._queries
 
-    def refusals(self, analyst: str, now_ms: int) -> int:
-        """Refusals of ``analyst`` that were logged in the minute before ``now_ms``."""
-        return sum(1 for at, name in self._refused if name == analyst and at > now_ms - MINUTE_MS)
+    def refusals(self, source: str, now_ms: int) -> int:
+        """Refusals of an analyst, or of ``UNVERIFIED``, that were logged in the minute before ``now_ms``."""
+        return sum(1 for at, name in self._refused if name == source and at > now_ms - MINUTE_MS)
 
     def _forget(self, now_ms: int) -> None:
         while self._answered and self._answered[0][0] <= now_ms - HOUR_MS:

@@ -1,7 +1,7 @@
 """Whether a query is answered: whose it is, whether it is fresh and new, what the policy says, and its records.
 
-The order is fixed: statement, freshness, replay, policy, run, sizes, limits, records. What comes later is not looked at
-once an earlier check fails.
+The order is fixed: statement, freshness, analyst, replay, run, sizes, limits, records. What comes later is not looked
+at once an earlier check fails.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fedsecure.errors import DataError, RemoteProtocolError
+from fedsecure.crypto.certificates import check_ca, fingerprint
+from fedsecure.crypto.revocation import load_crl
+from fedsecure.crypto.statements import MAX_CERTIFICATE_BYTES
+from fedsecure.errors import CertificateError, DataError, RemoteProtocolError, StoreError
 from fedsecure.plan import Plan
 from fedsecure.plan.task import ImageTask
-from fedsecure.prediction.queries import Query, read_query
+from fedsecure.prediction.queries import Query, query_digest, read_query
 from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array, read_header
 from fedsecure.wire.clock import MAX_CLOCK_SKEW_MS
@@ -24,12 +27,13 @@ from fedsecure_node.log.queries import Asked, Form, QueryTally
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyWatch
 from fedsecure_node.serving.models import Models
 
-__all__ = ["Admission", "Admitted", "Nonces", "asked"]
+__all__ = ["Admission", "Admitted", "Nonces", "asked", "claimed"]
 
 #: Nonces are kept for as long as a query that came now can be fresh: dated ahead by the most, then late by the most.
 KEEP_S = 2 * MAX_CLOCK_SKEW_MS / 1000
-#: With so many queries in that time, no further one is taken: their nonces could not be kept.
-MAX_NONCES = 100_000
+#: With so many queries of one analyst in that time, no further one is taken: their nonces could not be kept. Only those
+#: whom the policy names come so far, and none takes another's room.
+MAX_NONCES = 10_000
 #: Values of a table's rows are standardised and have no range of their own.
 ANY = 3.4e38
 
@@ -44,23 +48,24 @@ class Admitted:
 
 
 class Nonces:
-    """Which queries were seen while they could be fresh, by analyst and nonce."""
+    """Which queries were seen while they could be fresh, by analyst and nonce; at most ``limit`` of each analyst."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, limit: int = MAX_NONCES) -> None:
         self._clock = clock
         self._limit = limit
-        self._seen: dict[tuple[str, bytes], float] = {}
+        self._seen: dict[str, dict[bytes, float]] = {}
 
     def take(self, analyst: str, nonce: bytes) -> None:
-        """Note a query. Raises ``RemoteProtocolError`` when it was seen before."""
+        """Note a query. Raises ``RemoteProtocolError`` when it was seen before, or too many of the analyst were."""
         now = self._clock()
-        while self._seen and next(iter(self._seen.values())) <= now - KEEP_S:
-            del self._seen[next(iter(self._seen))]
-        if (analyst, nonce) in self._seen:
+        seen = self._seen.setdefault(analyst, {})  # oldest first
+        while seen and next(iter(seen.values())) <= now - KEEP_S:
+            del seen[next(iter(seen))]
+        if nonce in seen:
             raise replayed(analyst)
-        if len(self._seen) >= self._limit:
-            raise RemoteProtocolError("too many queries within minutes", hint="ask again later")
-        self._seen[analyst, nonce] = now
+        if len(seen) >= self._limit:
+            raise RemoteProtocolError(f"too many queries of analyst {analyst} within minutes", hint="ask again later")
+        seen[nonce] = now
 
 
 def replayed(analyst: str) -> RemoteProtocolError:
@@ -93,18 +98,31 @@ class Admission:
 
     def verify(self, relayed: pb.RelayedQuery, statement: pb.SignedStatement, form: Form) -> Query:
         """The query that the named analyst signed for this node and run. Raises ``CertificateError`` or
-        ``RemoteProtocolError``: then it is nobody's, and what it says counts for nothing."""
-        files = self._files()
+        ``RemoteProtocolError``: then it is nobody's, and what it says counts for nothing; ``StoreError`` when this node
+        cannot read what it checks certificates with."""
+        ca_pem, crl_pem = self._trust()
         return read_query(
             statement,
-            ca_pem=files.ca_pem(),
-            crl_pem=files.crl_pem(),
+            ca_pem=ca_pem,
+            crl_pem=crl_pem,
             federation=self._federation,
             run=relayed.plan_digest,
             node=self._node if form == "sealed" else "",
             analyst=relayed.analyst_id,
             now=datetime.now(UTC),
         )
+
+    def _trust(self) -> tuple[bytes, bytes | None]:
+        """CA certificate and revocation list, as they are now and in order."""
+        files = self._files()
+        try:
+            ca_pem, crl_pem = files.ca_pem(), files.crl_pem()
+            ca = check_ca(ca_pem, datetime.now(UTC))
+            if crl_pem is not None:
+                load_crl(crl_pem, ca)
+        except CertificateError as error:
+            raise StoreError(str(error), hint=error.hint) from None
+        return ca_pem, crl_pem
 
     def admit(self, query: Query, form: Form, now_ms: int, clock_ms: int) -> Admitted:
         """Let a verified query pass, by the policy as it is now. ``now_ms``: this machine's clock; ``clock_ms``: the
@@ -114,12 +132,12 @@ class Admission:
         ``NodeUnreachable`` (no model of the run) or ``DataError`` naming tensor x.
         """
         _check_fresh(query, now_ms + clock_ms)
+        current = self._watch.read()
+        current.policy.check_analyst(query.analyst, readable=form == "plain")
         self._nonces.take(query.analyst, query.nonce)
         tally = self._tally()
         if tally.was_answered(query.digest):  # before this daemon started
             raise replayed(query.analyst)
-        current = self._watch.read()
-        current.policy.check_analyst(query.analyst, readable=form == "plain")
         plan = self._models.check_allowed(query.run, current.policy)
         shape = _shape(query)
         current.policy.check_query(query.analyst, shape[0], tally.answered(query.analyst, now_ms))
@@ -133,6 +151,17 @@ def asked(query: Query, form: Form) -> Asked:
     except DataError:
         records = 0
     return Asked(query.digest, query.analyst, query.fingerprint, records, form)
+
+
+def claimed(relayed: pb.RelayedQuery, statement: pb.SignedStatement | None, form: Form) -> Asked:
+    """What the log keeps of a query that did not open (``statement`` is ``None``) or was not verified."""
+    if statement is None:
+        return Asked("", relayed.analyst_id, "", 0, form, verified=False)
+    try:
+        certificate = fingerprint(statement.certificate) if len(statement.certificate) <= MAX_CERTIFICATE_BYTES else ""
+    except CertificateError:
+        certificate = ""
+    return Asked(query_digest(statement.body), relayed.analyst_id, certificate, 0, form, verified=False)
 
 
 def _check_fresh(query: Query, now_ms: int) -> None:

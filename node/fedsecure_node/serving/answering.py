@@ -1,41 +1,32 @@
-"""From a relayed query to the message that answers it: open, verify, admit, predict, log, seal."""
+"""From a relayed query to the message that answers it: open, verify, admit, predict, log, seal or sign."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
-from fedsecure.crypto.sealing import SealingKey, seal
-from fedsecure.errors import (
-    ConfigError,
-    FedSecureError,
-    NodeUnreachable,
-    PolicyError,
-    ReleaseLogError,
-    RemoteProtocolError,
-    StoreError,
-)
+from fedsecure.crypto.sealing import SealingKey
+from fedsecure.crypto.statements import Signer
+from fedsecure.errors import FedSecureError, NodeUnreachable, PolicyError, ReleaseLogError, StoreError
 from fedsecure.prediction.answers import encode_prediction, encode_refusal
-from fedsecure.prediction.queries import Query, answer_info, query_info
+from fedsecure.prediction.queries import Query
 from fedsecure.text import counted
 from fedsecure.wire.v1 import prediction_pb2 as pb
 from fedsecure_node.link.connect import Link
-from fedsecure_node.log.chain import PREDICTION, PREDICTION_REFUSED
-from fedsecure_node.log.queries import Form, prediction_body, refusal_body
+from fedsecure_node.log.chain import PREDICTION
+from fedsecure_node.log.queries import Form, prediction_body
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.plans.reasons import forbidden, rules_in
 from fedsecure_node.progress import Reporter
-from fedsecure_node.serving.admission import Admission, Admitted, asked
+from fedsecure_node.serving.admission import Admission, Admitted, asked, claimed
+from fedsecure_node.serving.envelopes import Envelope, envelope_for, unsealed
 from fedsecure_node.serving.models import Models
+from fedsecure_node.serving.refusals import Refusals
 from fedsecure_node.store.store import Store, now_ms
 from fedsecure_node.work import as_error
 
 __all__ = ["Answerer"]
-
-#: So many refusals of one analyst are logged in a minute; the others are counted in the next record.
-REFUSALS_A_MINUTE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +40,9 @@ class _Tools:
 
 
 class Answerer:
-    """Answers one query after the other; everything that it says of records is in the log first. For one thread."""
+    """Answers one query after the other; everything that it says of records is in the log first. For one thread.
+
+    ``signer``: who signs answers in the plain form, by the node's files as they are now; raises ``StoreError``."""
 
     def __init__(
         self,
@@ -61,13 +54,14 @@ class Answerer:
         admission: Admission,
         node: str,
         device: str,
+        signer: Callable[[], Signer],
     ) -> None:
         self._use = _Tools(store, log, models, admission)
         self._reporter = reporter
         self._node = node
         self._device = device
-        self._unlogged: dict[str, int] = {}
-        self._told = ""
+        self._signer = signer
+        self._refusals = Refusals(store, log, reporter)
         #: Of this process alone: nothing that lies on a disk opens what was sealed to it.
         self._key = SealingKey.generate()
 
@@ -83,36 +77,35 @@ class Answerer:
         if now_ms() + link.clock_ms > relayed.deadline_unix_ms:
             return None
         form: Form = "sealed" if relayed.WhichOneof("form") == "sealed" else "plain"
+        statement = None
         try:
-            query = self._use.admission.verify(relayed, self._opened(relayed, form), form)
+            statement = unsealed(relayed, self._key, self._node)
+            envelope = envelope_for(statement, plain=form == "plain", signer=self._signer)
         except FedSecureError as error:
-            self._once(f"a query is refused: {error}")
-            return self._plain(relayed, encode_refusal(error))
-        outcome = self._outcome(query, form, link)
-        if form == "plain":
-            return self._plain(relayed, outcome)
-        sealed = seal(query.reply_key, outcome.SerializeToString(deterministic=True), answer_info(query.digest))
-        return pb.AnswerRequest(node_id=self._node, query_id=relayed.query_id, sealed=sealed)
+            self._refusals.note(claimed(relayed, statement, form), relayed.plan_digest, error)
+            told = encode_refusal(error).refusal
+            return pb.AnswerRequest(node_id=self._node, query_id=relayed.query_id, refusal=told)
+        data = self._checked(relayed, statement, form, envelope, link)
+        return envelope.closed(data, self._node, relayed.query_id)
 
-    def _plain(self, relayed: pb.RelayedQuery, outcome: pb.Outcome) -> pb.AnswerRequest:
-        return pb.AnswerRequest(node_id=self._node, query_id=relayed.query_id, plain=outcome)
+    def settle(self, *, everything: bool = False) -> None:
+        """Put counts of refused queries into the log: see ``Refusals.settle``."""
+        self._refusals.settle(everything=everything)
 
-    def _opened(self, relayed: pb.RelayedQuery, form: Form) -> pb.SignedStatement:
-        if form == "plain":
-            return relayed.plain
+    def _checked(
+        self, relayed: pb.RelayedQuery, statement: pb.SignedStatement, form: Form, envelope: Envelope, link: Link
+    ) -> bytes:
+        """The answer's bytes. A query of which nobody is known to have signed it is refused to whoever sent it: its
+        reply key may well be known, and what is wrong with a certificate is not for the coordinator to read."""
         try:
-            body = self._key.open(relayed.sealed, query_info(relayed.plan_digest, self._node))
-        except RemoteProtocolError:
-            raise RemoteProtocolError(
-                "the query is sealed to a key that this node does not have (any more)",
-                hint="fetch the node's key again, and ask anew",
-            ) from None
-        try:
-            return pb.SignedStatement.FromString(body)
-        except DecodeError:
-            raise RemoteProtocolError("what is sealed is no signed query") from None
+            query = self._use.admission.verify(relayed, statement, form)
+        except FedSecureError as error:
+            self._refusals.note(claimed(relayed, statement, form), relayed.plan_digest, error)
+            return envelope.data(encode_refusal(error))
+        return self._outcome(query, form, envelope, link)
 
-    def _outcome(self, query: Query, form: Form, link: Link) -> pb.Outcome:
+    def _outcome(self, query: Query, form: Form, envelope: Envelope, link: Link) -> bytes:
+        """The bytes of what a verified query comes to, prediction or refusal; logged on return."""
         try:
             admitted = self._use.admission.admit(query, form, now_ms(), link.clock_ms)
             outcome = self._predicted(query, admitted)
@@ -120,20 +113,20 @@ class Answerer:
             error = as_error(fault)
             if isinstance(error, ReleaseLogError):
                 raise
-            self._refused(query, form, error)
-            return encode_refusal(_public(error))
-        self._logged(query, form, admitted, outcome, link)
-        return outcome
+            self._refusals.note(asked(query, form), query.run, error)
+            return envelope.data(encode_refusal(_public(error)))
+        data = envelope.data(outcome)
+        self._logged(query, form, admitted, data, link)
+        return data
 
     def _predicted(self, query: Query, admitted: Admitted) -> pb.Outcome:
         model = self._use.models.get(query.run)
         prediction = model.method.predict(self._node, model.serving, model.local, admitted.x, device=self._device)
         return encode_prediction(self._node, query.digest, prediction)
 
-    def _logged(self, query: Query, form: Form, admitted: Admitted, outcome: pb.Outcome, link: Link) -> None:
-        """Put an answer into the log, with the policy that allowed it; on the disk on return."""
+    def _logged(self, query: Query, form: Form, admitted: Admitted, data: bytes, link: Link) -> None:
+        """Put the answer of these bytes into the log, with the policy that allowed it; on the disk on return."""
         self._use.store.keep_policy(admitted.policy.digest, admitted.policy.text)
-        data = outcome.SerializeToString(deterministic=True)
         body = prediction_body(
             asked(query, form),
             admitted.plan,
@@ -152,30 +145,6 @@ class Answerer:
             analyst=query.analyst,
             plan=query.run,
         )
-
-    def _refused(self, query: Query, form: Form, error: FedSecureError) -> None:
-        """Log the refusal of a verified analyst, so that nobody can fill the disk: a few a minute, the rest counted."""
-        analyst = query.analyst
-        unlogged = self._unlogged.get(analyst, 0)
-        if self._use.log.queries().refusals(analyst, now_ms()) >= REFUSALS_A_MINUTE:
-            self._unlogged[analyst] = unlogged + 1
-            return
-        try:
-            plan = self._use.store.plans.get(query.run).plan()
-        except ConfigError:
-            plan = None
-        body = refusal_body(asked(query, form), plan, query.run, error=error, unlogged=unlogged)
-        record = self._use.log.append(PREDICTION_REFUSED, body, only_if=lambda _: None)
-        self._unlogged.pop(analyst, None)
-        self._reporter.say(
-            "refused-query", f"query {record.seq}: analyst {analyst} is refused: {error}", record=record.seq
-        )
-
-    def _once(self, text: str) -> None:
-        """Say what nobody can be blamed for, but not over and over."""
-        if self._told != text:
-            self._told = text
-            self._reporter.say("query", text)
 
 
 def _public(error: FedSecureError) -> FedSecureError:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from fedsecure.crypto.certificates import last_ms
 from fedsecure.crypto.keyfiles import read_public, read_secret
 from fedsecure.crypto.statements import Signer
 from fedsecure.errors import ConfigError, FedSecureError, PolicyError
@@ -28,8 +30,8 @@ from fedsecure_node.store.store import now_ms
 
 __all__ = ["QueryDesk"]
 
-#: A statement about the key is good for so long, less than the day that analysts accept, and made anew in time
-#: (milliseconds).
+#: A statement about the key is good for so long, less than the day that analysts accept, or to the end of the node's
+#: certificate, and made anew in time (milliseconds).
 KEY_LIFE_MS = 23 * 3_600_000
 RENEW_MS = 12 * 3_600_000
 #: Longest wait of one long poll (milliseconds): a policy that allows somebody else is announced within it.
@@ -42,11 +44,18 @@ STOP_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Announced:
-    """What the coordinator was last told, over which connection, and until when the key holds (its clock)."""
+    """What the coordinator was last told, over which connection, signed under which certificate, and when."""
 
     link: Link
     digests: tuple[str, ...]
-    not_after_ms: int
+    certificate: bytes
+    at_ms: int
+
+    def holds(self, link: Link, digests: tuple[str, ...], certificate: bytes, now_ms: int) -> bool:
+        """Whether there is nothing to tell: the statement about the key runs out at the earliest with the certificate,
+        and a new certificate needs a new statement."""
+        same = self.link is link and self.digests == digests and self.certificate == certificate
+        return same and 0 <= now_ms - self.at_ms < KEY_LIFE_MS - RENEW_MS
 
 
 class QueryDesk:
@@ -105,14 +114,16 @@ class QueryDesk:
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
-                self._turn()
-        except Cancelled:
-            pass
+            self._answerer.settle(everything=True)  # what a process that was killed had counted
+            with suppress(Cancelled):
+                while not self._stop.is_set():
+                    self._turn()
+            self._answerer.settle(everything=True)
         except BaseException as fault:
             self._fault = fault
 
     def _turn(self) -> None:
+        self._answerer.settle()
         link, served = self._link, self._served()
         if link is None or not (served or self._is_known(link)):
             self._stop.wait(LOOK_S)
@@ -161,21 +172,21 @@ class QueryDesk:
         return self._announced is not None and self._announced.link is link and bool(self._announced.digests)
 
     def _announce(self, client: QueryClient, link: Link, served: tuple[str, ...]) -> None:
-        """Tell the coordinator what is served, when that or the connection changed or the key's statement runs out."""
-        now = now_ms() + link.clock_ms
-        known = self._announced
-        if known and known.link is link and known.digests == served and known.not_after_ms - now > RENEW_MS:
+        """Tell the coordinator what is served, when that, the connection or the node's certificate changed, or the
+        key's statement is to be renewed."""
+        now, files = now_ms() + link.clock_ms, self._files()
+        known, certificate = self._announced, read_public(files.cert, "certificate")
+        if known and known.holds(link, served, certificate, now):
             return
-        files = self._files()
-        signer = Signer(read_secret(files.key, "TLS key"), read_public(files.cert, "certificate"))
-        until = now + KEY_LIFE_MS
+        signer = Signer(read_secret(files.key, "TLS key"), certificate)
+        until = min(now + KEY_LIFE_MS, last_ms(certificate))
         client.serve(served, node_key_statement(signer, self._federation, self._node, self._answerer.public_key, until))
         if known is None or known.digests != served:
             runs = ", ".join(digest[:12] for digest in served)
             self._reporter.say(
                 "serving", f"queries are answered about: {runs}" if runs else "no queries are answered any more"
             )
-        self._announced = _Announced(link, served, until)
+        self._announced = _Announced(link, served, certificate, now)
         self._told = ""
 
     def _once(self, text: str) -> None:

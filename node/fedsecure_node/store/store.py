@@ -1,6 +1,7 @@
 """The node's store: one private folder with everything that must outlive the process.
 
-``store.db`` (plans, decisions, runs, private seeds, exchanges, the log's signed head), ``local/`` (local state, never
+``store.db`` (plans, decisions, runs, private seeds, exchanges, counts of refused queries, the log's signed
+head), ``local/`` (local state, never
 leaves), ``serving/`` (shared parameters of runs that are over, to answer queries with), ``releases/`` (the exact bytes
 that left or wait to), ``policies/`` (each policy that a release or an answer was checked against) and
 ``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to anyone.
@@ -19,6 +20,7 @@ from fedsecure.files import exists, faults, private_folder, remove_unfinished, w
 from fedsecure_node.log.chain import Head
 from fedsecure_node.store.database import Database
 from fedsecure_node.store.planbook import PlanBook
+from fedsecure_node.store.refusalbook import RefusalBook
 from fedsecure_node.store.runbook import RunBook
 from fedsecure_node.store.servingbook import ServingBook
 
@@ -63,6 +65,7 @@ class Store:
         self.plans = PlanBook(self.database)
         self.runs = RunBook(self.database, folder)
         self.serving = ServingBook(self.database, folder)
+        self.refusals = RefusalBook(self.database)
         self._policies = private_folder(folder / "policies")
         self._place, self._file = _identity(folder), _identity(self.database.path)
 

@@ -24,7 +24,9 @@ from fedsecure.method import Prediction
 from fedsecure.plan import Plan
 from fedsecure.prediction.answers import encode_prediction, encode_refusal
 from fedsecure.prediction.keys import node_key_statement
+from fedsecure.prediction.padding import padded
 from fedsecure.prediction.queries import answer_info, query_info, read_query
+from fedsecure.prediction.signed import sign_answer
 from fedsecure.schema import Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.credentials import TlsFiles, peer_identity, server_credentials
@@ -101,7 +103,7 @@ class FakeNode:
         statement = pb.SignedStatement.FromString(self.key.open(sealed, query_info(run, self.name)))
         query = self.read(statement, run, analyst, self.name)
         outcome = self.twist(self.decide(query))
-        return seal(query.reply_key, outcome.SerializeToString(), answer_info(query.digest))
+        return seal(query.reply_key, padded(outcome), answer_info(query.digest))
 
     def read(self, statement, run, analyst, node):
         ca_pem, crl_pem = (self.world.federation.ca / "ca.crt").read_bytes(), self.world.federation.crl.read_bytes()
@@ -183,7 +185,8 @@ class World(PredictionServicer):
             scores = Toy().route(WEIGHTS, x)[0]
             node = self.require(NODES[int(np.argsort(-scores, kind="stable")[request.rank])])
             query = node.read(request.query, request.plan_digest, request.analyst_id, "")
-            reply = pb.AskPlainReply(node_id=node.name, outcome=node.twist(node.decide(query)))
+            answer = sign_answer(node.signer, query.digest, node.twist(node.decide(query)))
+            reply = pb.AskPlainReply(node_id=node.name, answer=answer)
             if request.scores:
                 reply.nodes.extend(NODES)
                 reply.scores.extend(scores.tolist())

@@ -62,7 +62,6 @@ def test_a_refusal_has_its_name(world, ask):
 def test_answers_of_strangers_and_false_scores(world, ask):
     for change, fault in (
         (lambda reply: setattr(reply, "node_id", "c"), "'c', who is no node of run"),
-        (lambda reply: setattr(reply, "node_id", "b"), "node b: an answer in the name of 'a'"),
         (lambda reply: reply.nodes.append("c"), "scores of other nodes"),
         (lambda reply: reply.scores.append(1.0), "scores of other nodes"),
         (lambda reply: reply.scores.__setitem__(0, float("nan")), "not finite"),

@@ -50,10 +50,10 @@ def test_many_records_go_in_parts_and_keep_their_order(world, ask):
 
 
 def test_parts_fit_the_coordinators_bound(world, ask):
-    world.max_query_bytes = 4096
+    world.max_query_bytes = 8192
     ask(np.tile(np.asarray(FOR_A, np.float32), (200, 1)))
     sizes = [len(r.sealed) for r in world.seen if isinstance(r, pb.AskSealedRequest)]
-    assert max(sizes) <= 4096
+    assert max(sizes) <= 8192
     assert sum(world.nodes["a"].served) == 200
 
 

@@ -40,6 +40,11 @@ def statement(digest, x=(1.0, 2.0), *, analyst="anna", node="", **changes):
     return pb.SignedStatement(label="query", body=body.SerializeToString(), certificate=b"c", signature=b"s")
 
 
+def signed(outcome):
+    body = pb.PlainAnswer(query_digest="q", outcome=outcome).SerializeToString()
+    return pb.SignedStatement(label="plain-answer", body=body, certificate=b"c", signature=b"s")
+
+
 def test_an_analyst_finds_a_run_and_all_it_takes_to_ask(served):
     hello = served.anna.hello_analyst()
     assert (hello.federation, hello.max_query_bytes, hello.max_wait_ms) == ("test.example", 1 << 20, 20_000)
@@ -69,12 +74,34 @@ def test_a_query_that_its_node_cannot_open_comes_back_in_words(served):
     asked = served.pool.submit(served.anna.ask, served.digest, "a")
     query = served.a.next_query()
     with pytest.raises(RemoteProtocolError, match="it was sealed, and so must its answer be"):
-        served.a.answer(query.query_id, plain=pb.Outcome(prediction=pb.PredictionBody(node_id="a")))
+        served.a.answer(query.query_id, signed=signed(pb.Outcome(prediction=pb.PredictionBody(node_id="a"))))
     refused = pb.Refusal(error="RemoteProtocolError", message="sealed to a key this node\n does not have", hint="again")
-    served.a.answer(query.query_id, plain=pb.Outcome(refusal=refused))
+    served.a.answer(query.query_id, refusal=refused)
     with pytest.raises(RemoteProtocolError, match="node a: sealed to a key this node does not have") as caught:
         asked.result(10)
     assert caught.value.hint == "again"
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("CertificateError", CertificateError),
+        ("NodeUnreachable", NodeUnreachable),
+        ("RemoteProtocolError", RemoteProtocolError),
+        ("StoreError", RemoteProtocolError),
+        ("os.system", RemoteProtocolError),
+    ],
+)
+def test_what_a_node_says_in_the_clear_keeps_its_class_by_a_table(served, name, error):
+    for ask in (
+        lambda: served.anna.ask(served.digest, "a"),
+        lambda: served.anna.ask_plain(served.digest, statement(served.digest), rank=2),
+    ):
+        asked = served.pool.submit(ask)
+        served.a.answer(served.a.next_query().query_id, refusal=pb.Refusal(error=name, message="words"))
+        with pytest.raises(error, match="node a: words") as caught:
+            asked.result(10)
+        assert type(caught.value) is error
 
 
 def test_a_plain_query_is_routed_here_and_reaches_the_node_as_it_was_signed(served):
@@ -84,15 +111,17 @@ def test_a_plain_query_is_routed_here_and_reaches_the_node_as_it_was_signed(serv
     asked = served.pool.submit(served.anna.ask_plain, served.digest, given, scores=True)
     query = c.next_query()
     assert query.plain == given
-    outcome = pb.Outcome(prediction=pb.PredictionBody(node_id="c", query_digest="q"))
+    given_back = signed(pb.Outcome(prediction=pb.PredictionBody(node_id="c", query_digest="q")))
     with pytest.raises(RemoteProtocolError, match="asked in the plain form"):
         c.answer(query.query_id, sealed=b"sealed")
-    c.answer(query.query_id, plain=outcome)
+    with pytest.raises(RemoteProtocolError, match="the answer is signed as 'query' where 'plain-answer' is due"):
+        c.answer(query.query_id, signed=given)
+    c.answer(query.query_id, signed=given_back)
     reply = asked.result(10)
-    assert (reply.node_id, reply.outcome) == ("c", outcome)
+    assert (reply.node_id, reply.answer) == ("c", given_back)
     assert (list(reply.nodes), list(reply.scores)) == (["a", "b", "c"], [0.0, 1.0, 2.0])
     asked = served.pool.submit(served.anna.ask_plain, served.digest, given, rank=2)
-    served.a.answer(served.a.next_query().query_id, plain=outcome)
+    served.a.answer(served.a.next_query().query_id, signed=given_back)
     reply = asked.result(10)
     assert (reply.node_id, list(reply.scores)) == ("a", [])
 
@@ -298,8 +327,8 @@ def test_the_operator_sees_who_serves_and_how_much_was_asked(served, capsys):
     with pytest.raises(NodeUnreachable):
         served.anna.ask(served.digest, "b")
     due = {
-        "a": {"reachable": True, "answered": 2, "unreachable": 0},
-        "b": {"reachable": False, "answered": 0, "unreachable": 1},
+        "a": {"reachable": True, "relayed": 2, "unreachable": 0},
+        "b": {"reachable": False, "relayed": 0, "unreachable": 1},
     }
 
     def status(*more):
@@ -312,7 +341,7 @@ def test_the_operator_sees_who_serves_and_how_much_was_asked(served, capsys):
         return run["serving"]
 
     served.until(lambda: served.a.next_query(wait_ms=10) is None and serving() == due)
-    assert "queries: a: 2 answered, 0 unreachable; b (away): 0 answered, 1 unreachable" in status()
+    assert "queries: a: 2 relayed, 0 unreachable; b (away): 0 relayed, 1 unreachable" in status()
     served.stop()
     assert serving() == {}
     assert "queries: nobody serves" in status()

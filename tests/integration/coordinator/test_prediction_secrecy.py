@@ -26,6 +26,7 @@ from fedsecure.plan import load_plan
 from fedsecure.prediction.answers import decode_outcome, encode_prediction
 from fedsecure.prediction.keys import node_key_statement, read_node_key
 from fedsecure.prediction.queries import answer_info, make_query, query_info, read_query
+from fedsecure.prediction.signed import sign_answer
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure.wire.v1 import prediction_pb2 as pb
@@ -164,11 +165,11 @@ class Node:
 
     def __init__(self, caller, folder: Path) -> None:
         self.caller, self.folder, self.key = caller, folder, SealingKey.generate()
+        self.signer = Signer((folder / "tls.key").read_bytes(), (folder / "tls.crt").read_bytes())
 
     def serve(self, digest: str) -> None:
         until = time.time_ns() // 1_000_000 + 3_600_000
-        signer = Signer((self.folder / "tls.key").read_bytes(), (self.folder / "tls.crt").read_bytes())
-        statement = node_key_statement(signer, FEDERATION, self.caller.name, self.key.public, until)
+        statement = node_key_statement(self.signer, FEDERATION, self.caller.name, self.key.public, until)
         self.caller.serve(digest, key=statement)
 
     def read(self, relayed, digest: str, node: str, statement: pb.SignedStatement):
@@ -224,7 +225,8 @@ def ask_plain(process, digest, anna, nodes, signer, marker):
         query = relayed[nodes.index(node)].result()
         read = node.read(query, digest, "", query.plain)
         during = search(process, marker, asked.statement.signature)
-        node.caller.answer(query.query_id, plain=outcome_of(node.caller.name, read.digest))
+        outcome = outcome_of(node.caller.name, read.digest)
+        node.caller.answer(query.query_id, signed=sign_answer(node.signer, read.digest, outcome))
         reply = waiting.result(120)
     assert reply.node_id == node.caller.name == max(zip(reply.scores, reply.nodes, strict=True))[1]
     return during
@@ -257,10 +259,10 @@ def test_no_plaintext_of_a_sealed_query_is_in_the_coordinator(trained, dial, enr
         assert secret.count(data) == open_.count(data) == 0, path
     asked = [r for r in process.records() if r.get("event") == "query"]
     assert [(r["analyst"], r["run"], r["form"], r["outcome"]) for r in asked] == [
-        ("anna", digest, "sealed", "answered"),
+        ("anna", digest, "sealed", "relayed"),
         ("anna", digest, "plain", "answered"),
     ]
-    assert 64 << 10 < asked[0]["bytes"] < 68 << 10
+    assert 68 << 10 < asked[0]["bytes"] < 72 << 10  # padded
     assert process.end(signal.SIGTERM) == 0
 
 

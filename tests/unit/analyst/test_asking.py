@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsecure.analyst.asking import QUERY_OVERHEAD, ask_by_scores, check_scores, records_a_query
+from fedsecure.analyst.asking import INNER_OVERHEAD, OUTER_OVERHEAD, ask_by_scores, check_scores, records_a_query
 from fedsecure.errors import DataError, NodeUnreachable, PolicyError, RemoteProtocolError
 from fedsecure.method import Prediction
 
@@ -87,9 +87,9 @@ def test_a_refusal_is_no_reason_to_ask_somebody_else():
 
 def test_parts_by_bytes():
     assert records_a_query(4, 1 << 20) == 64
-    assert records_a_query(1000, QUERY_OVERHEAD + 2500) == 2
+    assert records_a_query(1000, OUTER_OVERHEAD + 4096 + 4095) == (4096 - INNER_OVERHEAD) // 1000
     with pytest.raises(DataError, match="does not fit"):
-        records_a_query(5000, QUERY_OVERHEAD + 4999)
+        records_a_query(5000, OUTER_OVERHEAD + 4096 + 4095)
 
 
 def test_scores_that_are_none():

@@ -17,6 +17,10 @@ from fedsecure_coordinator.prediction.turnstile import CALLS_EACH, Turnstile
 RUN = "r" * 64
 
 
+def signed(outcome):
+    return pb.SignedStatement(label="plain-answer", body=pb.PlainAnswer(outcome=outcome).SerializeToString())
+
+
 def here():
     return False
 
@@ -56,11 +60,29 @@ def test_a_question_and_its_answer_meet(dispatcher, pool, caplog):
         "run": RUN,
         "bytes": 12,
         "form": "sealed",
-        "outcome": "answered",
+        "outcome": "relayed",
         "times": 1,
     }
-    assert "query of analyst anna to node a, run rrrrrrrrrrrr, sealed, 12 bytes: answered in 0." in caplog.text
+    assert "query of analyst anna to node a, run rrrrrrrrrrrr, sealed, 12 bytes: relayed in 0." in caplog.text
     assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (pb.Refusal(error="RemoteProtocolError"), "refused"),
+        (signed(pb.Outcome(refusal=pb.Refusal(error="PolicyError"))), "refused"),
+        (signed(pb.Outcome(prediction=pb.PredictionBody(node_id="a"))), "answered"),
+        (pb.SignedStatement(label="plain-answer", body=b"\xff"), "relayed"),
+    ],
+)
+def test_the_log_tells_what_can_be_known_of_a_reply(dispatcher, pool, caplog, reply, outcome):
+    caplog.set_level(logging.INFO, "fedsecure.coordinator")
+    asked = pool.submit(dispatcher.ask, "anna", "a", RUN, pb.SignedStatement(label="query"), 10, here)
+    query, _ = dispatcher.next("a", 10, here)
+    dispatcher.answer("a", query.id, reply)
+    assert asked.result(5) == reply
+    assert [f["outcome"] for f in queries_logged(caplog)] == [outcome]
 
 
 def test_waits_end_in_time(dispatcher, pool, caplog):

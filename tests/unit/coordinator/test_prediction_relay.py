@@ -14,8 +14,8 @@ from fedsecure_coordinator.prediction.relay import LAST_SECONDS, MAX_EACH, MAX_Q
 RUN, OTHER = "r" * 64, "o" * 64
 KEY = pb.SignedStatement(label="node-query-key", body=b"key")
 PLAIN = pb.SignedStatement(label="query", body=b"query")
-REFUSED = pb.Outcome(refusal=pb.Refusal(error="RemoteProtocolError", message="sealed to another key"))
-PREDICTED = pb.Outcome(prediction=pb.PredictionBody(node_id="a"))
+REFUSED = pb.Refusal(error="RemoteProtocolError", message="sealed to another key")
+SIGNED = pb.SignedStatement(label="plain-answer", body=b"b", certificate=b"c", signature=b"s")
 
 
 @pytest.fixture
@@ -66,13 +66,11 @@ def test_nobody_else_can_answer_and_nobody_before_it_was_taken(relay):
 @pytest.mark.parametrize(
     ("body", "reply", "fault"),
     [
-        (b"sealed", PREDICTED, "it was sealed, and so must its answer be"),
-        (b"sealed", pb.Outcome(), "it was sealed, and so must its answer be"),
+        (b"sealed", SIGNED, "it was sealed, and so must its answer be"),
         (PLAIN, b"sealed", "asked in the plain form"),
-        (PLAIN, pb.Outcome(), "asked in the plain form"),
         (b"sealed", REFUSED, None),
         (PLAIN, REFUSED, None),
-        (PLAIN, PREDICTED, None),
+        (PLAIN, SIGNED, None),
     ],
 )
 def test_an_answer_has_the_form_of_its_query(relay, body, reply, fault):

@@ -23,6 +23,7 @@ from fedsecure.plan import Plan
 from fedsecure.prediction.answers import decode_outcome
 from fedsecure.prediction.keys import NodeKey, read_node_key
 from fedsecure.prediction.queries import Asked, answer_info, make_query, query_info
+from fedsecure.prediction.signed import read_answer
 from fedsecure.wire.v1 import coordinator_pb2, prediction_pb2
 from fedsecure.wire.v1.prediction_pb2_grpc import PredictionServicer, add_PredictionServicer_to_server
 from fedsecure_node.store.store import Store
@@ -173,9 +174,16 @@ class Study:
         return self.opened(self.relay.answers[number], asked, reply, x)
 
     def opened(self, answer: Any, asked: Asked, reply: SealingKey, x: Any) -> Prediction:
-        outcome = answer.plain
-        if answer.WhichOneof("form") == "sealed":
+        form = answer.WhichOneof("form")
+        if form == "sealed":
             outcome = prediction_pb2.Outcome.FromString(reply.open(answer.sealed, answer_info(asked.digest)))
+        elif form == "signed":
+            outcome = read_answer(
+                answer.signed, ca_pem=(self.ca / "ca.crt").read_bytes(), crl_pem=None, federation="heart-study",
+                node="hospital-a", digest=asked.digest, now=datetime.now(UTC),
+            )  # fmt: skip
+        else:
+            outcome = prediction_pb2.Outcome(refusal=answer.refusal)
         return decode_outcome(outcome, node="hospital-a", digest=asked.digest, records=len(x), classes=3)
 
     def expected(self, x: Any) -> Prediction:

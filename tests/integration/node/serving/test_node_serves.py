@@ -8,12 +8,34 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
+from fedsecure.crypto import authority
+from fedsecure.crypto.certificates import last_ms
 from fedsecure.errors import DataError, NodeUnreachable, PolicyError, ReleaseLogError, RemoteProtocolError
 from fedsecure.wire.v1 import coordinator_pb2
+from fedsecure_node.store.store import Store
+
+
+@pytest.fixture
+def renewed(study, identities):
+    """Puts another certificate for the same key into the node's folder; returns its end (milliseconds)."""
+
+    def renew(days):
+        now = datetime.now(UTC)
+        folder = study.site.folder
+        pem = authority.sign_request(
+            identities / "ca", (identities / "node" / "tls.csr").read_bytes(), role="node", name="hospital-a", days=1,
+            passphrase=None, now=now - timedelta(days=1 - days), renew=True,
+        )  # fmt: skip
+        (folder / "tls.new").write_bytes(pem)
+        (folder / "tls.new").replace(folder / "tls.crt")
+        return last_ms(pem)
+
+    return renew
 
 
 @pytest.fixture
@@ -62,9 +84,36 @@ def test_faults_have_their_names_and_the_node_goes_on(study, node):
         study.ask(node, study.x(4))
     study.ask(node, study.x(3))
     assert kinds(study)[3:].count("prediction") == 2
-    assert kinds(study)[3:].count("prediction-refused") == 4  # dr-weber's fourth within the minute is only counted
+    refused = [r.body for r in study.site.records() if r.kind == "prediction-refused"]
+    assert [b["verified"] for b in refused].count(False) == 1  # what was sealed to hospital-b
+    assert len(refused) == 5  # dr-weber's fourth within the minute is only counted …
     node.end()
     assert node.error is None
+    last = study.site.records()[-1].body
+    assert (last["analyst"], last["query"], last["unlogged"]) == ("dr-weber", "", 1)  # … and in the log at the stop
+
+
+def test_counts_of_a_process_that_was_killed_are_recorded_at_the_next_start(study, node):
+    study.ask(node, study.x())
+    node.end()
+    with Store(study.site.folder / "store", create=False) as store:
+        store.refusals.add("dr-moss", 1)
+        store.refusals.add("dr-moss", 2)
+    node = study.site.start()
+    node.until(lambda: kinds(study)[-1] == "prediction-refused")
+    assert (study.site.records()[-1].body["analyst"], study.site.records()[-1].body["unlogged"]) == ("dr-moss", 2)
+
+
+def test_a_new_certificate_is_announced_and_the_statement_ends_with_it(study, node, renewed):
+    before = len(study.relay.served)
+    not_after = renewed(days=0.5)
+    node.until(lambda: len(study.relay.served) > before, 30)
+    assert study.relay.served[-1].key.certificate != study.relay.served[before - 1].key.certificate
+    assert study.key(-1).public == study.key(before - 1).public
+    assert study.key(-1).not_after_ms == not_after
+    time.sleep(1.5)
+    assert len(study.relay.served) == before + 1  # once, although less than half a day is left
+    study.ask(node, study.x())
 
 
 def test_a_replayed_query_is_refused(study, node):
@@ -237,8 +286,6 @@ def test_a_log_that_was_changed_ends_the_daemon_with_its_name(study, node):
 
 def test_a_run_whose_model_is_gone_is_not_announced(study, node):
     study.ask(node, study.x())
-    from fedsecure_node.store.store import Store
-
     with Store(study.site.folder / "store", create=False) as store:
         store.database.write("DELETE FROM serving")
     with pytest.raises(NodeUnreachable, match="has no model of run"):

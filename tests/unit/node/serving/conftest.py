@@ -18,6 +18,7 @@ from fedsecure.errors import DataError
 from fedsecure.method import Prediction
 from fedsecure.prediction.answers import decode_outcome
 from fedsecure.prediction.queries import answer_info, make_query, query_info
+from fedsecure.prediction.signed import read_answer
 from fedsecure.schema import Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
@@ -48,7 +49,8 @@ class Pki:
         authority.init_ca(self.ca, "heart-study", None, 10, now - timedelta(days=30))
         self.signers: dict[str, Signer] = {}
         for role, name in (
-            ("analyst", "dr-weber"), ("analyst", "dr-moss"), ("analyst", "dr-gone"), ("node", "hospital-b")
+            ("analyst", "dr-weber"), ("analyst", "dr-moss"), ("analyst", "dr-gone"), ("node", "hospital-b"),
+            ("node", "hospital-a"),
         ):  # fmt: skip
             folder = root / name
             enrolment.create_identity(folder, federation="heart-study", role=role, name=name)
@@ -127,9 +129,17 @@ class Serving:
 
     def opened(self, sent: Any, asked: Any, reply: SealingKey, x: Any) -> Any:
         assert (sent.node_id, sent.query_id) == ("hospital-a", "q")
-        outcome = sent.plain
-        if sent.WhichOneof("form") == "sealed":
+        form = sent.WhichOneof("form")
+        if form == "sealed":
             outcome = pb.Outcome.FromString(reply.open(sent.sealed, answer_info(asked.digest)))
+        elif form == "signed":
+            files = self.pki.files
+            outcome = read_answer(
+                sent.signed, ca_pem=files.ca_pem(), crl_pem=files.crl_pem(), federation="heart-study",
+                node="hospital-a", digest=asked.digest, now=datetime.now(UTC),
+            )  # fmt: skip
+        else:
+            outcome = pb.Outcome(refusal=sent.refusal)
         return decode_outcome(outcome, node="hospital-a", digest=asked.digest, records=len(x), classes=3)
 
 
@@ -188,8 +198,9 @@ def make_answerer(node: Any, pki: Pki) -> Any:
             watch=PolicyWatch(node.settings.policy), models=models, tally=log.queries,
         )  # fmt: skip
         answerer = Answerer(
-            node.store, log, PlainReporter(out), models=models, admission=admission, node="hospital-a", device="cpu"
-        )
+            node.store, log, PlainReporter(out), models=models, admission=admission, node="hospital-a", device="cpu",
+            signer=lambda: pki.signers["hospital-a"],
+        )  # fmt: skip
         return Serving(node, pki, method, log, answerer, Link(None, node.destination, 0, 1000), out)
 
     return make

@@ -8,17 +8,18 @@ import hashlib
 import numpy as np
 import pytest
 
-from fedsecure.crypto.sealing import SealingKey, seal
+from fedsecure.crypto.certificates import fingerprint
+from fedsecure.crypto.sealing import SEAL_OVERHEAD, SealingKey, seal
 from fedsecure.errors import (
     CertificateError,
     DataError,
     NodeUnreachable,
     PolicyError,
     RemoteProtocolError,
+    StoreError,
 )
 from fedsecure.prediction.queries import query_info
 from fedsecure.wire.v1 import prediction_pb2 as pb
-from fedsecure_node.serving import answering
 from fedsecure_node.serving.admission import Nonces
 
 
@@ -196,12 +197,26 @@ def test_a_query_nobody_waits_for_any_more_is_left_alone(serving):
 
 
 def answer(serving, relayed):
-    """What the coordinator gets for a query that could not be opened or verified: a refusal that it can read."""
+    """What the coordinator gets for a query that does not open: a refusal that it can read."""
+    before = len(serving.records)
     sent = serving.answerer.answer(relayed, serving.link)
-    assert sent.WhichOneof("form") == "plain"
-    assert serving.records == ()
+    assert sent.WhichOneof("form") == "refusal"
     assert serving.method.predicted == 0
-    return sent.plain.refusal
+    assert [r.kind for r in serving.records[before:]] == ["prediction-refused"]
+    return sent.refusal
+
+
+def refused(serving, relayed, asked, reply):
+    """What the sender of a query gets that opens and is nobody's: a refusal that the coordinator cannot read."""
+    before = len(serving.records)
+    sent = serving.answerer.answer(relayed, serving.link)
+    assert sent.WhichOneof("form") == "sealed"
+    assert serving.method.predicted == 0
+    with pytest.raises((CertificateError, RemoteProtocolError)) as caught:
+        serving.opened(sent, asked, reply, serving.x())
+    assert [r.kind for r in serving.records[before:]] == ["prediction-refused"]
+    assert refusal(serving)["verified"] is False
+    return caught.value
 
 
 def test_sealed_to_another_key(serving):
@@ -225,14 +240,17 @@ def test_signed_for_another_node_run_or_analyst(serving):
         ({"run": "0" * 64}, {}, "is signed for run"),
         ({"analyst": "dr-moss", "signer": "dr-weber"}, {}, "is signed for analyst 'dr-moss'"),
     ):
-        asked, _ = serving.asked(**changes)
-        assert says in answer(serving, serving.relayed(asked, **relay)).message
+        asked, reply = serving.asked(**changes)
+        assert says in str(refused(serving, serving.relayed(asked, **relay), asked, reply))
 
 
 def test_a_plain_query_may_name_no_node(serving):
     serving.policy(plain="true")
-    asked, _ = serving.asked()
-    assert "is signed for node" in answer(serving, serving.relayed(asked, plain=True)).message
+    asked, reply = serving.asked()
+    sent = serving.answerer.answer(serving.relayed(asked, plain=True), serving.link)
+    assert sent.WhichOneof("form") == "signed"
+    with pytest.raises(RemoteProtocolError, match="is signed for node"):
+        serving.opened(sent, asked, reply, serving.x())
 
 
 @pytest.mark.parametrize(
@@ -244,18 +262,75 @@ def test_a_plain_query_may_name_no_node(serving):
     ],
 )
 def test_certificates_that_will_not_do(serving, signer, analyst, says):
-    asked, _ = serving.asked(signer=signer, analyst=analyst)
-    told = answer(serving, serving.relayed(asked, analyst_id=analyst))
-    assert told.error == CertificateError.__name__
-    assert says in told.message
+    asked, reply = serving.asked(signer=signer, analyst=analyst)
+    error = refused(serving, serving.relayed(asked, analyst_id=analyst), asked, reply)
+    assert type(error) is CertificateError
+    assert error.exit_code == 6
+    assert says in str(error)
+    body = refusal(serving)
+    assert (body["analyst"], body["query"], body["form"]) == (analyst, asked.digest, "sealed")
+    assert body["certificate"] == fingerprint(asked.statement.certificate)
+    assert says in body["reason"]
+
+
+def test_a_refused_certificate_in_the_plain_form_is_told_by_the_node(serving):
+    serving.policy(plain="true")
+    with pytest.raises(CertificateError, match="hospital-a: .*revoked"):
+        serving.ask(plain=True, analyst="dr-gone")
+    assert refusal(serving)["verified"] is False
 
 
 def test_a_changed_query_is_nobodys(serving):
-    asked, _ = serving.asked()
+    asked, reply = serving.asked()
     asked.statement.body += b"\x00"
-    assert answer(serving, serving.relayed(asked)).error == "CertificateError"
+    changed = type(asked)(asked.statement, hashlib.sha256(asked.statement.body).hexdigest())
+    told = answer(serving, serving.relayed(asked))  # its body is none any more: there is no key to seal to
+    assert told.error == "RemoteProtocolError"
+    asked, reply = serving.asked()
+    asked.statement.signature = asked.statement.signature[:-1] + bytes([asked.statement.signature[-1] ^ 1])
+    assert type(refused(serving, serving.relayed(asked), asked, reply)) is CertificateError
     sealed = seal(serving.answerer.public_key, b"\xff\xff", query_info(serving.node.plan.digest(), "hospital-a"))
-    assert "no signed query" in answer(serving, serving.relayed(asked, sealed=sealed)).message
+    assert "no signed query" in answer(serving, serving.relayed(changed, sealed=sealed)).message
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31), b"short", b""])
+def test_a_reply_key_that_nobody_can_seal_to_is_refused_and_ends_nothing(serving, key):
+    """X25519 refuses points of small order; an analyst who sends one must not end the node's thread."""
+    asked, _ = serving.asked(reply_public=key)
+    assert "malformed" in answer(serving, serving.relayed(asked)).message
+    serving.ask()
+
+
+def test_what_is_wrong_with_the_nodes_own_files_is_not_told(serving):
+    from dataclasses import replace
+
+    asked, reply = serving.asked()
+    serving.answerer._use.admission._files = lambda: replace(serving.pki.files, ca=serving.pki.ca / "nowhere.crt")
+    with pytest.raises(NodeUnreachable, match="reason of its own") as caught:
+        serving.opened(serving.answerer.answer(serving.relayed(asked), serving.link), asked, reply, serving.x())
+    assert "nowhere" not in str(caught.value)
+    assert "nowhere.crt" in refusal(serving)["reason"]
+
+    def no_key():
+        raise StoreError("tls.key: no such file")
+
+    serving.policy(plain="true")
+    serving.answerer._signer = no_key
+    told = serving.answerer.answer(serving.relayed(serving.asked(plain=True)[0], plain=True), serving.link).refusal
+    assert told.error == "NodeUnreachable"
+    assert "tls.key" not in told.message
+
+
+def test_a_refusal_and_an_answer_look_alike_to_the_coordinator(serving):
+    asked, _ = serving.asked()
+    answered = serving.answerer.answer(serving.relayed(asked), serving.link)
+    sizes = {len(answered.sealed)}
+    for changes in ({"analyst": "dr-moss"}, {"signer": "dr-moss"}, {"x": np.full((1, 1, 8, 8), np.nan, np.float32)}):
+        asked, _ = serving.asked(**changes)
+        relayed = serving.relayed(asked, analyst_id=changes.get("analyst", "dr-weber"))
+        sizes.add(len(serving.answerer.answer(relayed, serving.link).sealed))
+    assert kinds(serving) == ["prediction"] + 3 * ["prediction-refused"]
+    assert sizes == {4096 + SEAL_OVERHEAD}
 
 
 def test_a_run_without_a_model_here(serving):
@@ -297,30 +372,24 @@ def test_a_fault_of_the_method_is_logged_and_not_told(serving, monkeypatch):
     assert "secret inside" in refusal(serving)["reason"]
 
 
-def test_refusals_cannot_fill_the_disk(serving, monkeypatch):
-    for _ in range(9):
-        with pytest.raises(PolicyError):
-            serving.ask(analyst="dr-moss")
-    assert kinds(serving) == ["prediction-refused"] * answering.REFUSALS_A_MINUTE
-    with pytest.raises(DataError):
-        serving.ask(np.full((1, 1, 8, 8), np.nan, np.float32))  # another analyst has minutes of its own
-    assert len(serving.records) == answering.REFUSALS_A_MINUTE + 1
-    later = answering.now_ms() + 61_000
-    monkeypatch.setattr(answering, "now_ms", lambda: later)
+def test_analysts_whom_the_policy_does_not_name_take_no_room_of_others(serving):
+    nonces = serving.answerer._use.admission._nonces
     with pytest.raises(PolicyError):
-        serving.ask(analyst="dr-moss", now_ms=later, relay={"deadline_unix_ms": later + 1})
-    assert refusal(serving)["unlogged"] == 9 - answering.REFUSALS_A_MINUTE
+        serving.ask(analyst="dr-moss")
+    assert "dr-moss" not in nonces._seen
+    serving.ask()
+    assert len(nonces._seen["dr-weber"]) == 1
 
 
 def test_nonces_are_kept_as_long_as_they_matter_and_no_more_than_fit():
     clock = [0.0]
-    nonces = Nonces(lambda: clock[0], limit=2)
+    nonces = Nonces(lambda: clock[0], limit=1)
     nonces.take("a", b"1")
-    nonces.take("b", b"1")
     with pytest.raises(RemoteProtocolError, match="second time"):
         nonces.take("a", b"1")
-    with pytest.raises(RemoteProtocolError, match="too many queries"):
+    with pytest.raises(RemoteProtocolError, match="too many queries of analyst a"):
         nonces.take("a", b"2")
+    nonces.take("b", b"1")
     clock[0] = 599.0
     with pytest.raises(RemoteProtocolError, match="second time"):
         nonces.take("a", b"1")
