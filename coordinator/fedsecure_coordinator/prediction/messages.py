@@ -69,8 +69,8 @@ def check_answer(statement: pb.SignedStatement) -> None:
 
 
 def told(statement: pb.SignedStatement) -> str:
-    """What a signed answer, unchecked, says: ``prediction``, ``refusal``, or ``""`` for neither. For the operator's eyes
-    alone."""
+    """What a signed answer, unchecked, says: ``prediction``, ``refusal``, or ``""`` for neither. For the operator's
+    eyes alone."""
     try:
         return pb.PlainAnswer.FromString(statement.body).outcome.WhichOneof("kind") or ""
     except DecodeError:

@@ -4,84 +4,87 @@
 # source: fedsecure/wire/v1/prediction.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "fedsecure/wire/v1/prediction.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'fedsecure/wire/v1/prediction.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n"fedsecure/wire/v1/prediction.proto\x12\x11\x66\x65\x64secure.wire.v1"]\n\x13HelloAnalystRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04"\x89\x01\n\x11HelloAnalystReply\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\x12\x17\n\x0fmax_query_bytes\x18\x06 \x01(\r"\'\n\x11ListModelsRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t"A\n\x0fListModelsReply\x12.\n\x06models\x18\x01 \x03(\x0b\x32\x1e.fedsecure.wire.v1.ServedModel"\x93\x01\n\x0bServedModel\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\x11\n\tcanonical\x18\x02 \x01(\x0c\x12\x16\n\x0erouting_digest\x18\x03 \x01(\t\x12\x15\n\rrouting_bytes\x18\x04 \x01(\x04\x12-\n\x05nodes\x18\x05 \x03(\x0b\x32\x1e.fedsecure.wire.v1.ServingNode"b\n\x0bServingNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x11\n\treachable\x18\x02 \x01(\x08\x12/\n\x03key\x18\x03 \x01(\x0b\x32".fedsecure.wire.v1.SignedStatement"V\n\x0fSignedStatement\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c"Y\n\x07NodeKey\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x0e\n\x06public\x18\x03 \x01(\x0c\x12\x19\n\x11not_after_unix_ms\x18\x04 \x01(\x04"Q\n\x16\x44ownloadRoutingRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04"\x1c\n\x0cRoutingChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c"m\n\x10\x41skSealedRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x0e\n\x06sealed\x18\x04 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x05 \x01(\r" \n\x0e\x41skSealedReply\x12\x0e\n\x06sealed\x18\x01 \x01(\x0c"\x9c\x01\n\x0f\x41skPlainRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x31\n\x05query\x18\x03 \x01(\x0b\x32".fedsecure.wire.v1.SignedStatement\x12\x0c\n\x04rank\x18\x04 \x01(\r\x12\x0e\n\x06scores\x18\x05 \x01(\x08\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r"s\n\rAskPlainReply\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x32\n\x06\x61nswer\x18\x02 \x01(\x0b\x32".fedsecure.wire.v1.SignedStatement\x12\r\n\x05nodes\x18\x03 \x03(\t\x12\x0e\n\x06scores\x18\x04 \x03(\x01"\x96\x01\n\x05Query\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x12\n\nanalyst_id\x18\x03 \x01(\t\x12\r\n\x05nonce\x18\x04 \x01(\x0c\x12\x0f\n\x07unix_ms\x18\x05 \x01(\x04\x12\x11\n\treply_key\x18\x06 \x01(\x0c\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x12\x0f\n\x07padding\x18\x08 \x01(\x0c"\x8a\x01\n\x07Outcome\x12\x37\n\nprediction\x18\x01 \x01(\x0b\x32!.fedsecure.wire.v1.PredictionBodyH\x00\x12-\n\x07refusal\x18\x02 \x01(\x0b\x32\x1a.fedsecure.wire.v1.RefusalH\x00\x12\x0f\n\x07padding\x18\x03 \x01(\x0c\x42\x06\n\x04kind"P\n\x0bPlainAnswer\x12\x14\n\x0cquery_digest\x18\x01 \x01(\t\x12+\n\x07outcome\x18\x02 \x01(\x0b\x32\x1a.fedsecure.wire.v1.Outcome"H\n\x0ePredictionBody\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x14\n\x0cquery_digest\x18\x02 \x01(\t\x12\x0f\n\x07tensors\x18\x03 \x01(\x0c"7\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t"f\n\x0cServeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x14\n\x0cplan_digests\x18\x02 \x03(\t\x12/\n\x03key\x18\x03 \x01(\x0b\x32".fedsecure.wire.v1.SignedStatement"\x0c\n\nServeReply"4\n\x10NextQueryRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r"v\n\x0eNextQueryReply\x12*\n\x04none\x18\x01 \x01(\x0b\x32\x1a.fedsecure.wire.v1.NoQueryH\x00\x12\x30\n\x05query\x18\x02 \x01(\x0b\x32\x1f.fedsecure.wire.v1.RelayedQueryH\x00\x42\x06\n\x04what"\t\n\x07NoQuery"\xb2\x01\n\x0cRelayedQuery\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x12\n\nanalyst_id\x18\x03 \x01(\t\x12\x10\n\x06sealed\x18\x04 \x01(\x0cH\x00\x12\x33\n\x05plain\x18\x05 \x01(\x0b\x32".fedsecure.wire.v1.SignedStatementH\x00\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x06 \x01(\x04\x42\x06\n\x04\x66orm"\xb1\x01\n\rAnswerRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08query_id\x18\x02 \x01(\t\x12\x10\n\x06sealed\x18\x03 \x01(\x0cH\x00\x12\x34\n\x06signed\x18\x04 \x01(\x0b\x32".fedsecure.wire.v1.SignedStatementH\x00\x12-\n\x07refusal\x18\x05 \x01(\x0b\x32\x1a.fedsecure.wire.v1.RefusalH\x00\x42\x06\n\x04\x66orm"\r\n\x0b\x41nswerReply2\xb4\x05\n\nPrediction\x12\\\n\x0cHelloAnalyst\x12&.fedsecure.wire.v1.HelloAnalystRequest\x1a$.fedsecure.wire.v1.HelloAnalystReply\x12V\n\nListModels\x12$.fedsecure.wire.v1.ListModelsRequest\x1a".fedsecure.wire.v1.ListModelsReply\x12_\n\x0f\x44ownloadRouting\x12).fedsecure.wire.v1.DownloadRoutingRequest\x1a\x1f.fedsecure.wire.v1.RoutingChunk0\x01\x12S\n\tAskSealed\x12#.fedsecure.wire.v1.AskSealedRequest\x1a!.fedsecure.wire.v1.AskSealedReply\x12P\n\x08\x41skPlain\x12".fedsecure.wire.v1.AskPlainRequest\x1a .fedsecure.wire.v1.AskPlainReply\x12G\n\x05Serve\x12\x1f.fedsecure.wire.v1.ServeRequest\x1a\x1d.fedsecure.wire.v1.ServeReply\x12S\n\tNextQuery\x12#.fedsecure.wire.v1.NextQueryRequest\x1a!.fedsecure.wire.v1.NextQueryReply\x12J\n\x06\x41nswer\x12 .fedsecure.wire.v1.AnswerRequest\x1a\x1e.fedsecure.wire.v1.AnswerReplyb\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"fedsecure/wire/v1/prediction.proto\x12\x11\x66\x65\x64secure.wire.v1\"]\n\x13HelloAnalystRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\"\x89\x01\n\x11HelloAnalystReply\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\x12\x17\n\x0fmax_query_bytes\x18\x06 \x01(\r\"\'\n\x11ListModelsRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\"A\n\x0fListModelsReply\x12.\n\x06models\x18\x01 \x03(\x0b\x32\x1e.fedsecure.wire.v1.ServedModel\"\x93\x01\n\x0bServedModel\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\x11\n\tcanonical\x18\x02 \x01(\x0c\x12\x16\n\x0erouting_digest\x18\x03 \x01(\t\x12\x15\n\rrouting_bytes\x18\x04 \x01(\x04\x12-\n\x05nodes\x18\x05 \x03(\x0b\x32\x1e.fedsecure.wire.v1.ServingNode\"b\n\x0bServingNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x11\n\treachable\x18\x02 \x01(\x08\x12/\n\x03key\x18\x03 \x01(\x0b\x32\".fedsecure.wire.v1.SignedStatement\"V\n\x0fSignedStatement\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"Y\n\x07NodeKey\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x0e\n\x06public\x18\x03 \x01(\x0c\x12\x19\n\x11not_after_unix_ms\x18\x04 \x01(\x04\"Q\n\x16\x44ownloadRoutingRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\x1c\n\x0cRoutingChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"m\n\x10\x41skSealedRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x0e\n\x06sealed\x18\x04 \x01(\x0c\x12\x0f\n\x07wait_ms\x18\x05 \x01(\r\" \n\x0e\x41skSealedReply\x12\x0e\n\x06sealed\x18\x01 \x01(\x0c\"\x9c\x01\n\x0f\x41skPlainRequest\x12\x12\n\nanalyst_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x31\n\x05query\x18\x03 \x01(\x0b\x32\".fedsecure.wire.v1.SignedStatement\x12\x0c\n\x04rank\x18\x04 \x01(\r\x12\x0e\n\x06scores\x18\x05 \x01(\x08\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\"s\n\rAskPlainReply\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x32\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\".fedsecure.wire.v1.SignedStatement\x12\r\n\x05nodes\x18\x03 \x03(\t\x12\x0e\n\x06scores\x18\x04 \x03(\x01\"\x96\x01\n\x05Query\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x12\n\nanalyst_id\x18\x03 \x01(\t\x12\r\n\x05nonce\x18\x04 \x01(\x0c\x12\x0f\n\x07unix_ms\x18\x05 \x01(\x04\x12\x11\n\treply_key\x18\x06 \x01(\x0c\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x12\x0f\n\x07padding\x18\x08 \x01(\x0c\"\x8a\x01\n\x07Outcome\x12\x37\n\nprediction\x18\x01 \x01(\x0b\x32!.fedsecure.wire.v1.PredictionBodyH\x00\x12-\n\x07refusal\x18\x02 \x01(\x0b\x32\x1a.fedsecure.wire.v1.RefusalH\x00\x12\x0f\n\x07padding\x18\x03 \x01(\x0c\x42\x06\n\x04kind\"P\n\x0bPlainAnswer\x12\x14\n\x0cquery_digest\x18\x01 \x01(\t\x12+\n\x07outcome\x18\x02 \x01(\x0b\x32\x1a.fedsecure.wire.v1.Outcome\"H\n\x0ePredictionBody\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x14\n\x0cquery_digest\x18\x02 \x01(\t\x12\x0f\n\x07tensors\x18\x03 \x01(\x0c\"7\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t\"f\n\x0cServeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x14\n\x0cplan_digests\x18\x02 \x03(\t\x12/\n\x03key\x18\x03 \x01(\x0b\x32\".fedsecure.wire.v1.SignedStatement\"\x0c\n\nServeReply\"4\n\x10NextQueryRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\"v\n\x0eNextQueryReply\x12*\n\x04none\x18\x01 \x01(\x0b\x32\x1a.fedsecure.wire.v1.NoQueryH\x00\x12\x30\n\x05query\x18\x02 \x01(\x0b\x32\x1f.fedsecure.wire.v1.RelayedQueryH\x00\x42\x06\n\x04what\"\t\n\x07NoQuery\"\xb2\x01\n\x0cRelayedQuery\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x12\n\nanalyst_id\x18\x03 \x01(\t\x12\x10\n\x06sealed\x18\x04 \x01(\x0cH\x00\x12\x33\n\x05plain\x18\x05 \x01(\x0b\x32\".fedsecure.wire.v1.SignedStatementH\x00\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x06 \x01(\x04\x42\x06\n\x04\x66orm\"\xb1\x01\n\rAnswerRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08query_id\x18\x02 \x01(\t\x12\x10\n\x06sealed\x18\x03 \x01(\x0cH\x00\x12\x34\n\x06signed\x18\x04 \x01(\x0b\x32\".fedsecure.wire.v1.SignedStatementH\x00\x12-\n\x07refusal\x18\x05 \x01(\x0b\x32\x1a.fedsecure.wire.v1.RefusalH\x00\x42\x06\n\x04\x66orm\"\r\n\x0b\x41nswerReply2\xb4\x05\n\nPrediction\x12\\\n\x0cHelloAnalyst\x12&.fedsecure.wire.v1.HelloAnalystRequest\x1a$.fedsecure.wire.v1.HelloAnalystReply\x12V\n\nListModels\x12$.fedsecure.wire.v1.ListModelsRequest\x1a\".fedsecure.wire.v1.ListModelsReply\x12_\n\x0f\x44ownloadRouting\x12).fedsecure.wire.v1.DownloadRoutingRequest\x1a\x1f.fedsecure.wire.v1.RoutingChunk0\x01\x12S\n\tAskSealed\x12#.fedsecure.wire.v1.AskSealedRequest\x1a!.fedsecure.wire.v1.AskSealedReply\x12P\n\x08\x41skPlain\x12\".fedsecure.wire.v1.AskPlainRequest\x1a .fedsecure.wire.v1.AskPlainReply\x12G\n\x05Serve\x12\x1f.fedsecure.wire.v1.ServeRequest\x1a\x1d.fedsecure.wire.v1.ServeReply\x12S\n\tNextQuery\x12#.fedsecure.wire.v1.NextQueryRequest\x1a!.fedsecure.wire.v1.NextQueryReply\x12J\n\x06\x41nswer\x12 .fedsecure.wire.v1.AnswerRequest\x1a\x1e.fedsecure.wire.v1.AnswerReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "fedsecure.wire.v1.prediction_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fedsecure.wire.v1.prediction_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_HELLOANALYSTREQUEST"]._serialized_start = 57
-    _globals["_HELLOANALYSTREQUEST"]._serialized_end = 150
-    _globals["_HELLOANALYSTREPLY"]._serialized_start = 153
-    _globals["_HELLOANALYSTREPLY"]._serialized_end = 290
-    _globals["_LISTMODELSREQUEST"]._serialized_start = 292
-    _globals["_LISTMODELSREQUEST"]._serialized_end = 331
-    _globals["_LISTMODELSREPLY"]._serialized_start = 333
-    _globals["_LISTMODELSREPLY"]._serialized_end = 398
-    _globals["_SERVEDMODEL"]._serialized_start = 401
-    _globals["_SERVEDMODEL"]._serialized_end = 548
-    _globals["_SERVINGNODE"]._serialized_start = 550
-    _globals["_SERVINGNODE"]._serialized_end = 648
-    _globals["_SIGNEDSTATEMENT"]._serialized_start = 650
-    _globals["_SIGNEDSTATEMENT"]._serialized_end = 736
-    _globals["_NODEKEY"]._serialized_start = 738
-    _globals["_NODEKEY"]._serialized_end = 827
-    _globals["_DOWNLOADROUTINGREQUEST"]._serialized_start = 829
-    _globals["_DOWNLOADROUTINGREQUEST"]._serialized_end = 910
-    _globals["_ROUTINGCHUNK"]._serialized_start = 912
-    _globals["_ROUTINGCHUNK"]._serialized_end = 940
-    _globals["_ASKSEALEDREQUEST"]._serialized_start = 942
-    _globals["_ASKSEALEDREQUEST"]._serialized_end = 1051
-    _globals["_ASKSEALEDREPLY"]._serialized_start = 1053
-    _globals["_ASKSEALEDREPLY"]._serialized_end = 1085
-    _globals["_ASKPLAINREQUEST"]._serialized_start = 1088
-    _globals["_ASKPLAINREQUEST"]._serialized_end = 1244
-    _globals["_ASKPLAINREPLY"]._serialized_start = 1246
-    _globals["_ASKPLAINREPLY"]._serialized_end = 1361
-    _globals["_QUERY"]._serialized_start = 1364
-    _globals["_QUERY"]._serialized_end = 1514
-    _globals["_OUTCOME"]._serialized_start = 1517
-    _globals["_OUTCOME"]._serialized_end = 1655
-    _globals["_PLAINANSWER"]._serialized_start = 1657
-    _globals["_PLAINANSWER"]._serialized_end = 1737
-    _globals["_PREDICTIONBODY"]._serialized_start = 1739
-    _globals["_PREDICTIONBODY"]._serialized_end = 1811
-    _globals["_REFUSAL"]._serialized_start = 1813
-    _globals["_REFUSAL"]._serialized_end = 1868
-    _globals["_SERVEREQUEST"]._serialized_start = 1870
-    _globals["_SERVEREQUEST"]._serialized_end = 1972
-    _globals["_SERVEREPLY"]._serialized_start = 1974
-    _globals["_SERVEREPLY"]._serialized_end = 1986
-    _globals["_NEXTQUERYREQUEST"]._serialized_start = 1988
-    _globals["_NEXTQUERYREQUEST"]._serialized_end = 2040
-    _globals["_NEXTQUERYREPLY"]._serialized_start = 2042
-    _globals["_NEXTQUERYREPLY"]._serialized_end = 2160
-    _globals["_NOQUERY"]._serialized_start = 2162
-    _globals["_NOQUERY"]._serialized_end = 2171
-    _globals["_RELAYEDQUERY"]._serialized_start = 2174
-    _globals["_RELAYEDQUERY"]._serialized_end = 2352
-    _globals["_ANSWERREQUEST"]._serialized_start = 2355
-    _globals["_ANSWERREQUEST"]._serialized_end = 2532
-    _globals["_ANSWERREPLY"]._serialized_start = 2534
-    _globals["_ANSWERREPLY"]._serialized_end = 2547
-    _globals["_PREDICTION"]._serialized_start = 2550
-    _globals["_PREDICTION"]._serialized_end = 3242
+  DESCRIPTOR._loaded_options = None
+  _globals['_HELLOANALYSTREQUEST']._serialized_start=57
+  _globals['_HELLOANALYSTREQUEST']._serialized_end=150
+  _globals['_HELLOANALYSTREPLY']._serialized_start=153
+  _globals['_HELLOANALYSTREPLY']._serialized_end=290
+  _globals['_LISTMODELSREQUEST']._serialized_start=292
+  _globals['_LISTMODELSREQUEST']._serialized_end=331
+  _globals['_LISTMODELSREPLY']._serialized_start=333
+  _globals['_LISTMODELSREPLY']._serialized_end=398
+  _globals['_SERVEDMODEL']._serialized_start=401
+  _globals['_SERVEDMODEL']._serialized_end=548
+  _globals['_SERVINGNODE']._serialized_start=550
+  _globals['_SERVINGNODE']._serialized_end=648
+  _globals['_SIGNEDSTATEMENT']._serialized_start=650
+  _globals['_SIGNEDSTATEMENT']._serialized_end=736
+  _globals['_NODEKEY']._serialized_start=738
+  _globals['_NODEKEY']._serialized_end=827
+  _globals['_DOWNLOADROUTINGREQUEST']._serialized_start=829
+  _globals['_DOWNLOADROUTINGREQUEST']._serialized_end=910
+  _globals['_ROUTINGCHUNK']._serialized_start=912
+  _globals['_ROUTINGCHUNK']._serialized_end=940
+  _globals['_ASKSEALEDREQUEST']._serialized_start=942
+  _globals['_ASKSEALEDREQUEST']._serialized_end=1051
+  _globals['_ASKSEALEDREPLY']._serialized_start=1053
+  _globals['_ASKSEALEDREPLY']._serialized_end=1085
+  _globals['_ASKPLAINREQUEST']._serialized_start=1088
+  _globals['_ASKPLAINREQUEST']._serialized_end=1244
+  _globals['_ASKPLAINREPLY']._serialized_start=1246
+  _globals['_ASKPLAINREPLY']._serialized_end=1361
+  _globals['_QUERY']._serialized_start=1364
+  _globals['_QUERY']._serialized_end=1514
+  _globals['_OUTCOME']._serialized_start=1517
+  _globals['_OUTCOME']._serialized_end=1655
+  _globals['_PLAINANSWER']._serialized_start=1657
+  _globals['_PLAINANSWER']._serialized_end=1737
+  _globals['_PREDICTIONBODY']._serialized_start=1739
+  _globals['_PREDICTIONBODY']._serialized_end=1811
+  _globals['_REFUSAL']._serialized_start=1813
+  _globals['_REFUSAL']._serialized_end=1868
+  _globals['_SERVEREQUEST']._serialized_start=1870
+  _globals['_SERVEREQUEST']._serialized_end=1972
+  _globals['_SERVEREPLY']._serialized_start=1974
+  _globals['_SERVEREPLY']._serialized_end=1986
+  _globals['_NEXTQUERYREQUEST']._serialized_start=1988
+  _globals['_NEXTQUERYREQUEST']._serialized_end=2040
+  _globals['_NEXTQUERYREPLY']._serialized_start=2042
+  _globals['_NEXTQUERYREPLY']._serialized_end=2160
+  _globals['_NOQUERY']._serialized_start=2162
+  _globals['_NOQUERY']._serialized_end=2171
+  _globals['_RELAYEDQUERY']._serialized_start=2174
+  _globals['_RELAYEDQUERY']._serialized_end=2352
+  _globals['_ANSWERREQUEST']._serialized_start=2355
+  _globals['_ANSWERREQUEST']._serialized_end=2532
+  _globals['_ANSWERREPLY']._serialized_start=2534
+  _globals['_ANSWERREPLY']._serialized_end=2547
+  _globals['_PREDICTION']._serialized_start=2550
+  _globals['_PREDICTION']._serialized_end=3242
 # @@protoc_insertion_point(module_scope)
