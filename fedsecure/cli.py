@@ -21,6 +21,8 @@ __all__ = ["app", "main"]
 
 #: What a shell reports of a program that SIGPIPE ended (128 + 13): whoever read the output has read enough.
 READER_GONE = 141
+#: What a shell reports of a program that Ctrl-C ended (128 + 2).
+INTERRUPTED = 130
 USAGE_HINT = "the options of a command: fedsecure COMMAND --help"
 
 
@@ -40,6 +42,8 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise SystemExit(READER_GONE) from None
+        except KeyboardInterrupt:  # here, since typer would end without a word
+            raise SystemExit(_interrupted()) from None
 
 
 app = typer.Typer(
@@ -126,10 +130,11 @@ def _run(arguments: list[str], *, as_json: bool) -> int:
             raise
         return fail(no_thread("this command"))
     except KeyboardInterrupt:
-        if as_json:
-            return fail_with("KeyboardInterrupt", "interrupted", "", 130)
-        print("interrupted", file=sys.stderr)  # noqa: T201
-        return 130
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    return fail_with("KeyboardInterrupt", "interrupted", "", INTERRUPTED)
 
 
 _mount()

@@ -181,7 +181,7 @@ class RoutedMethod(Method, Protocol):
     def route(self, routing: Tensors, x: Array, *, device: str = "cpu") -> Array:
         """Scores of records ``x`` (float32 (n, *shape), values as the plan's task ranges them): float64 (n, m), the log
         of P(node | x) up to a constant of the row. The largest is the node to ask. Raises ``DataError`` for records
-        of another shape, or not finite."""
+        of another shape, not finite, or so large that their scores are not."""
         ...
 
     def predict(self, node: str, serving: Tensors, local: Tensors, x: Array, *, device: str = "cpu") -> Prediction:

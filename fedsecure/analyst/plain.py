@@ -5,17 +5,42 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from fedsecure.analyst.asking import Answer, Fallback
+from fedsecure.analyst.asking import Fallback, none_left, not_asked_elsewhere
+from fedsecure.analyst.batch import Answer, Batch
 from fedsecure.analyst.models import Model
 from fedsecure.analyst.sealed import Asking
-from fedsecure.errors import NodeUnreachable, RemoteProtocolError
+from fedsecure.errors import DataError, FedSecureError, NodeUnreachable, RemoteProtocolError, WireError
 from fedsecure.prediction.answers import decode_outcome
 from fedsecure.prediction.queries import make_query
 from fedsecure.prediction.signed import read_answer
 from fedsecure.tensors import Array
 from fedsecure.wire.v1 import prediction_pb2 as pb
 
-__all__ = ["ask_plain"]
+__all__ = ["ask_by_coordinator", "ask_plain"]
+
+
+def ask_by_coordinator(
+    asking: Asking, model: Model, x: Array, batch: Batch, *, fallback: Fallback, scores: bool
+) -> None:
+    """Have each record of ``x``, float32 (n, *shape), answered by whom the coordinator finds best matched, until
+    ``batch`` has an answer or an error for every one.
+
+    Whom a record is for is not known before it is sent, so a node that refuses or is away is met again; once every node
+    of the run refused, nobody is asked any more. A ``WireError`` stops the batch.
+    """
+    refusing: set[str] = set()
+    while len(rows := batch.open()):
+        row = rows[:1]
+        try:
+            batch.take(row, [ask_plain(asking, model, x[row], fallback=fallback, scores=scores)])
+        except WireError as error:
+            batch.stop(error)
+        except FedSecureError as error:
+            batch.fail(row, error)
+            if not isinstance(error, DataError):
+                refusing |= {node for node in model.nodes if str(error).startswith(f"node {node}: ")}
+            if refusing == {*model.nodes}:
+                batch.stop(error)
 
 
 def ask_plain(asking: Asking, model: Model, x: Array, *, fallback: Fallback, scores: bool) -> Answer:
@@ -30,11 +55,9 @@ def ask_plain(asking: Asking, model: Model, x: Array, *, fallback: Fallback, sco
             return _ask(asking, model, x, rank=rank, scores=scores or rank > 0)
         except NodeUnreachable as error:
             if fallback == "refuse":
-                raise NodeUnreachable(
-                    str(error), hint=error.hint or "try again later, or take --fallback next"
-                ) from None
+                raise not_asked_elsewhere(error) from None
             if rank == last:
-                raise NodeUnreachable(f"no node can be reached; at last: {error}", hint="try again later") from None
+                raise none_left(error) from None
     raise RemoteProtocolError(f"run {model.run[:12]}: its plan names no nodes")
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from fedsecure.analyst.asking import Answer, Fallback, ask_by_scores, check_scores, records_a_query
+from fedsecure.analyst.asking import Fallback, ask_by_scores, check_scores, records_a_query
+from fedsecure.analyst.batch import Answer, Batch, Watch
 from fedsecure.analyst.client import AnalystClient, Greeting, connected, tls_files
-from fedsecure.analyst.models import BuildMethod, Model, choose, load_router, read_model
-from fedsecure.analyst.plain import ask_plain
+from fedsecure.analyst.models import BuildMethod, Model, Router, choose, load_router, read_model
+from fedsecure.analyst.plain import ask_by_coordinator
 from fedsecure.analyst.sealed import Asking, SealedLine
 from fedsecure.analyst.settings import AnalystSettings
 from fedsecure.crypto.keyfiles import read_public, read_secret
 from fedsecure.crypto.statements import Signer
 from fedsecure.data.unlabelled import Unlabelled, load_unlabelled, require_there
+from fedsecure.errors import DataError, FedSecureError
 from fedsecure.plan import Plan
+from fedsecure.tensors import Array
 
 __all__ = ["Answered", "Question", "RouteAt", "list_models", "predict"]
 
@@ -39,12 +43,25 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer for each record, in order. ``run``: the whole digest; ``names``: of the records."""
+    """What came of the records, whose ``names`` are in order; ``run``: the whole digest.
+
+    ``by_record``: the answers, and ``faults``: the errors, by the record's place in ``names``; a record that has
+    neither was not asked about any more when a person ``interrupted``. ``fault``: the error that the whole ends with,
+    ``None`` when every record that was asked about is answered.
+    """
 
     run: str
     plan: Plan
     names: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    by_record: Mapping[int, Answer]
+    faults: Mapping[int, FedSecureError]
+    fault: FedSecureError | None = None
+    interrupted: bool = False
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers alone, in the order of the records."""
+        return tuple(self.by_record[row] for row in sorted(self.by_record))
 
 
 def list_models(settings: AnalystSettings) -> list[tuple[Model, dict[str, bool]]]:
@@ -54,22 +71,36 @@ def list_models(settings: AnalystSettings) -> list[tuple[Model, dict[str, bool]]
     return [(m, dict.fromkeys(m.nodes, False) | {n.node_id: n.reachable for n in m.served.nodes}) for m in models]
 
 
-def predict(settings: AnalystSettings, question: Question, build_method: BuildMethod) -> Answered:
-    """Have every record answered.
+def predict(
+    settings: AnalystSettings,
+    question: Question,
+    build_method: BuildMethod,
+    watch: Watch = lambda settled, records: None,
+) -> Answered:
+    """Have every record answered, or its error named: refusals of nodes, ``NodeUnreachable``, a ``WireError`` once the
+    coordinator is gone. ``watch`` is told after every query how many records are settled, of how many.
 
-    Raises ``DataError`` for records that do not fit the plan, ``ConfigError`` for a run that answers no queries,
-    ``NodeUnreachable`` naming the node, and what the nodes refuse with.
+    Raises, before anything is asked, ``DataError`` for records that do not fit the plan, ``ConfigError`` for a run that
+    answers no queries, and what is wrong with the connection.
     """
     require_there(question.paths)
     with connected(settings) as (client, greeting):
         model = read_model(choose(client.models(), question.run))
         records = load_unlabelled(question.paths, model.plan.task, settings.reading())
         asking = _asking(settings, client, greeting, question.wait_s)
+        batch = Batch(len(records.names), watch)
+        ask: Callable[[], None]
         if question.route_at == "coordinator":
-            answers = _by_coordinator(asking, model, records, question)
+            ask = partial(
+                ask_by_coordinator, asking, model, records.x, batch, fallback=question.fallback, scores=question.scores
+            )
         else:
-            answers = _by_ourselves(asking, model, records, question, greeting, build_method)
-    return Answered(model.run, model.plan, records.names, tuple(answers))
+            ask = _by_ourselves(asking, model, records, question, greeting, build_method, batch)
+        try:
+            ask()
+        except KeyboardInterrupt:
+            batch.interrupted = True
+    return Answered(model.run, model.plan, records.names, batch.answers, batch.faults, batch.fault, batch.interrupted)
 
 
 def _asking(settings: AnalystSettings, client: AnalystClient, greeting: Greeting, wait_s: float) -> Asking:
@@ -92,20 +123,38 @@ def _by_ourselves(
     question: Question,
     greeting: Greeting,
     build_method: BuildMethod,
-) -> Sequence[Answer]:
+    batch: Batch,
+) -> Callable[[], None]:
+    """What asks the nodes, once routing parameters are here and every record is routed."""
     router = load_router(asking.client, model, build_method)
     x, nodes = records.x, router.method.nodes
-    scores = check_scores(router.method.route(router.parameters, x), len(x), nodes)
+    scores = _scores(router, records)
     line = SealedLine(asking, model)
     part = records_a_query(x[0].nbytes, greeting.max_query_bytes)
-    return ask_by_scores(
-        scores, nodes, lambda node, rows: line.ask(node, x[rows]), part=part, fallback=question.fallback
+    return partial(
+        ask_by_scores,
+        scores,
+        nodes,
+        lambda node, rows: line.ask(node, x[rows]),
+        batch,
+        part=part,
+        fallback=question.fallback,
     )
 
 
-def _by_coordinator(asking: Asking, model: Model, records: Unlabelled, question: Question) -> Sequence[Answer]:
-    x = records.x
-    return [
-        ask_plain(asking, model, x[row : row + 1], fallback=question.fallback, scores=question.scores)
-        for row in range(len(x))
-    ]
+def _scores(router: Router, records: Unlabelled) -> Array:
+    """Routing scores, float64 (n, m). Raises ``DataError`` naming the record that has none."""
+
+    def route(x: Array) -> Array:
+        return router.method.route(router.parameters, x)
+
+    try:
+        return check_scores(route(records.x), records.names, router.method.nodes)
+    except DataError:
+        for row, name in enumerate(records.names):  # one by one: which of them is it?
+            try:
+                check_scores(route(records.x[row : row + 1]), (name,), router.method.nodes)
+            except DataError as error:
+                fault = str(error).removeprefix("tensor x: record 0: ").removeprefix(f"{name}: ")
+                raise DataError(f"{name}: {fault}", hint=error.hint) from None
+        raise

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.commands.output import JsonOption, emit_json, note, say
 from fedsecure.files import quoted
 
-__all__ = ["AnalystDirOption", "app"]
+if TYPE_CHECKING:
+    from fedsecure.analyst.settings import AnalystSettings
+
+__all__ = ["AnalystDirOption", "app", "note_missing_list"]
 
 app = typer.Typer(
     name="analyst",
@@ -74,6 +77,7 @@ def enroll(
         return
     say(f"enrolled as analyst {own.name} of {own.federation}, until {own.not_after:%Y-%m-%d}")
     say(f"fingerprint  {own.fingerprint}")
+    say(f"Put the CA's revocation list, crl.pem, into {quoted(folder)} too, now and whenever there is a new one.")
 
 
 @app.command()
@@ -83,7 +87,9 @@ def models(folder: AnalystDirOption = Path(), as_json: JsonOption = False) -> No
     from fedsecure.analyst.settings import load_settings
     from fedsecure.files import shown
 
-    found = list_models(load_settings(folder))
+    settings = load_settings(folder)
+    note_missing_list(settings, folder)
+    found = list_models(settings)
     if as_json:
         emit_json(
             {
@@ -107,3 +113,12 @@ def models(folder: AnalystDirOption = Path(), as_json: JsonOption = False) -> No
         say(f"  nodes    {there}")
     if not found:
         say("no model answers queries at this moment")
+
+
+def note_missing_list(settings: AnalystSettings, folder: Path) -> None:
+    """Say on stderr that revoked nodes are not known here: nobody but the analyst checks whom a sealed query is for."""
+    if settings.tls.crl is None:
+        note(
+            f"note: no revocation list in {quoted(folder)}: a revoked node would still be trusted; "
+            "put the CA's crl.pem there"
+        )

@@ -68,7 +68,9 @@ class Answering(ABC):
         for part in self._records(x, device):
             logits = joint_logits(self.route_features(shared, part), shared["xi"], self.bias(shared))
             found.append(routing_scores(logits, log_rho).double().cpu().numpy())
-        return np.concatenate(found) if found else np.empty((0, len(self.nodes)))
+        scores = np.concatenate(found) if found else np.empty((0, len(self.nodes)))
+        _require_finite(scores, "routing scores")
+        return scores
 
     @torch.no_grad()
     def predict(self, node: str, serving: Tensors, local: Tensors, x: Array, *, device: str = "cpu") -> Prediction:
@@ -86,7 +88,10 @@ class Answering(ABC):
             components.append(omega.cpu().numpy())
         if not probabilities:
             return Prediction(np.empty((0, self.num_classes), np.float32), np.empty((0, self.components), np.float32))
-        return Prediction(np.concatenate(probabilities), np.concatenate(components))
+        given = Prediction(np.concatenate(probabilities), np.concatenate(components))
+        _require_finite(given.probabilities, "probabilities")
+        _require_finite(given.components, "probabilities")
+        return given
 
     def _records(self, x: Array, device: str) -> list[torch.Tensor]:
         """Checked, standardised records in chunks."""
@@ -99,3 +104,14 @@ class Answering(ABC):
             raise DataError(f"tensor x: {int(x.size - np.isfinite(x).sum())} of {x.size} values are not finite")
         parts = (x[at : at + CHUNK] for at in range(0, len(x), CHUNK))
         return [standardise(self.plan.task, torch.tensor(part, device=device)) for part in parts]
+
+
+def _require_finite(rows: Array, what: str) -> None:
+    """``rows`` (n, m) are what came of records. Raises ``DataError`` naming the first that values within float32, but
+    far beyond those of training, gave numbers that are not finite."""
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"tensor x: record {int(np.argmin(finite))}: its {what} are not finite",
+            hint="does the record hold a value far beyond those that the model was trained on?",
+        )

@@ -70,6 +70,7 @@ def test_from_init_to_list(run, secret, made):
     assert out.splitlines()[0].endswith("key encrypted")
     assert [line.split()[:3] for line in out.splitlines()[3:]] == [["live", "node", "charite"]]
     code, out, _ = run("revoke", "charite", "--reason", "key-compromise", "--passphrase-file", secret)
+    assert "to the coordinator, to every node and to every analyst now" in out
     assert code == 0
     assert "ca/crl.pem" in out
     code, out, _ = run("list", "--json")

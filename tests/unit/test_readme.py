@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fedsecure.config import validate
+from fedsecure.policy import Policy
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not {".venv", "node_modules", "demo-out"} & set(p.parts))
@@ -84,3 +87,11 @@ def test_what_readme_asks_make_for_is_there_and_in_its_help() -> None:
 def test_pip_is_never_asked_for_before_its_environment_is_made() -> None:
     (line,) = [line for line in README.splitlines() if "pip install torch" in line]
     assert line.index("-m venv .venv") < line.index(".venv/bin/pip install torch")
+
+
+def test_the_policy_for_routed_prediction_allows_its_methods_and_names_an_analyst() -> None:
+    section = README[README.index("### Routed prediction") :]
+    (block,) = re.findall(r"```toml\n(.*?)```", section[: section.index("\n## ")], re.DOTALL)
+    policy = validate(Policy, {"format": 1, **tomllib.loads(block)}, "README")
+    assert {"fedspm", "feddrm"} <= set(policy.plans.methods)
+    assert policy.prediction.analysts

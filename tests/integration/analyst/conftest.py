@@ -263,6 +263,13 @@ def ask(world, queries, toy_method):
     def run(rows=([3.0, 1.0], [1.0, 3.0], [3.0, 1.0]), settings=None, **how):
         paths = how.pop("paths", None) or (queries(rows),)
         question = Question(tuple(paths), how.pop("run", world.plan.digest()), **how)
-        return predict(settings or world.settings, question, toy_method)
+        return whole(predict(settings or world.settings, question, toy_method))
 
     return run
+
+
+def whole(answered):
+    """All answers, or the error that such a command ends with."""
+    if answered.fault is not None:
+        raise answered.fault
+    return answered

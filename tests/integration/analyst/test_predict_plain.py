@@ -19,7 +19,10 @@ def ask(world, queries):
 
     def run(rows=(FOR_A, FOR_B), **how):
         question = Question((queries(rows),), world.plan.digest(), route_at="coordinator", **how)
-        return predict(world.settings, question, no_method)
+        answered = predict(world.settings, question, no_method)
+        if answered.fault is not None:
+            raise answered.fault
+        return answered
 
     return run
 

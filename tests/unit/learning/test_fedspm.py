@@ -390,6 +390,18 @@ def test_queries_that_do_not_fit_are_refused_by_name(make_plan, two, run_rounds)
     assert method.predict("one", method.serving(server), local["one"], two["one"].x[:0]).probabilities.shape == (0, 3)
 
 
+def test_finite_records_whose_scores_are_not_are_refused_by_name(make_plan, two, run_rounds):
+    plan = make_plan("fedspm")
+    method = build_method(plan)
+    server, local, _ = run_rounds(plan, two, rounds=1)
+    x = two["one"].x[:3].copy()
+    x[1] = 3e38
+    with pytest.raises(DataError, match="^tensor x: record 1: its routing scores are not finite$"):
+        method.route(method.routing(server), x)
+    with pytest.raises(DataError, match="^tensor x: record 1: its probabilities are not finite$"):
+        method.predict("one", method.serving(server), local["one"], x)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
