@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from fedsecure.commands.output import note
+from fedsecure.errors import DataError
 from fedsecure.text import counted
 
 if TYPE_CHECKING:
@@ -95,11 +96,12 @@ def _score_text(answer: Answer) -> str:
 
 
 def note_unanswered(answered: Answered) -> None:
-    """One line on stderr for each reason why records have no answer; none where the error's own line says it all."""
+    """One line on stderr for each reason why records have no answer; none where the error's own line says it all: it
+    holds for every record, whatever is in it."""
     reasons: dict[str, list[str]] = {}
     for name, (_, message, _) in _unanswered(answered):
         reasons.setdefault(message, []).append(name)
-    if not answered.by_record and len(reasons) == 1:
+    if not answered.by_record and len(reasons) == 1 and not isinstance(answered.fault, DataError):
         return
     for message, names in reasons.items():
         which = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES))

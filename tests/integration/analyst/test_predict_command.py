@@ -13,7 +13,7 @@ import pytest
 
 from fedsecure.cli import run
 from fedsecure.crypto import authority
-from fedsecure.errors import PolicyError, WireError
+from fedsecure.errors import DataError, PolicyError, WireError
 from fedsecure.prediction.answers import encode_refusal
 
 FOR_A, FOR_B = [3.0, 1.0], [1.0, 3.0]
@@ -109,6 +109,17 @@ def test_what_was_answered_is_printed_whatever_the_rest_came_to(predict, world, 
     assert f"{path}:2" in out
     assert f"{path}:1" not in out
     assert f"not answered, 2 of 4 records ({path}:1, {path}:3): {message}\nerror: {message}\nhint: wait\n" == err
+
+
+def test_a_fault_of_a_record_names_it_even_where_it_is_the_only_one(predict, world, queries):
+    world.nodes["a"].twist = lambda outcome: encode_refusal(DataError("tensor x: record 0: no"))
+    path = queries([FOR_A])
+    for route_at in ("analyst", "coordinator"):
+        code, out, err = predict(path, "--route-at", route_at)
+        assert (code, out) == (15, "")
+        assert err.startswith(
+            f"not answered, 1 of 1 record ({path}:0): node a: tensor x: record 0: no\nerror: node a: "
+        )
 
 
 def test_every_reason_is_told(predict, world, queries):
