@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shutil
 from concurrent import futures
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,10 @@ import grpc
 import numpy as np
 import pytest
 
-from fedsecure.analyst.session import Question, predict
+from fedsecure.analyst import session
+from fedsecure.analyst.session import Question
 from fedsecure.analyst.settings import CONFIG_NAME, AnalystSettings, load_settings
+from fedsecure.cli import run
 from fedsecure.crypto.sealing import SealingKey, seal
 from fedsecure.crypto.statements import Signer
 from fedsecure.errors import FedSecureError, NodeUnreachable, PolicyError, RemoteProtocolError
@@ -263,7 +266,7 @@ def ask(world, queries, toy_method):
     def run(rows=([3.0, 1.0], [1.0, 3.0], [3.0, 1.0]), settings=None, **how):
         paths = how.pop("paths", None) or (queries(rows),)
         question = Question(tuple(paths), how.pop("run", world.plan.digest()), **how)
-        return whole(predict(settings or world.settings, question, toy_method))
+        return whole(session.predict(settings or world.settings, question, toy_method))
 
     return run
 
@@ -273,3 +276,27 @@ def whole(answered):
     if answered.fault is not None:
         raise answered.fault
     return answered
+
+
+@pytest.fixture
+def cli(capsys):
+    """Runs a command line; (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        code = run([str(a) for a in arguments])
+        got = capsys.readouterr()
+        return code, got.out, got.err
+
+    return call
+
+
+@pytest.fixture
+def predict(cli, world, toy_method, monkeypatch):
+    """``fedsecure predict … --dir DIR --run DIGEST``."""
+    monkeypatch.setattr("fedsecure.commands.predict._build_method", toy_method)
+    shutil.copy(world.federation.crl, world.folder)
+
+    def call(*arguments, digest=None):
+        return cli("predict", *arguments, "--dir", world.folder, "--run", digest or world.plan.digest())
+
+    return call
