@@ -12,7 +12,7 @@ help:
 	@echo "make demo   install into $(VENV), then train FedAF and FedAvg over three nodes and mutual TLS"
 	@echo "make test   install, then run every test"
 	@echo "make lint   ruff, mypy --strict, generated-code drift"
-	@echo "make proto  regenerate fedsecure/wire/v1 from proto/"
+	@echo "make proto  regenerate fedsecure/*/v1 from proto/"
 	@echo "make bench-fmnist          three methods on Fashion-MNIST at CPU size (an hour; resumable)"
 	@echo "make bench-fmnist-dual     FedSPM, FedDRM and FedAvg under dual heterogeneity (hours; resumable)"
 	@echo "make bench-heart           the same on four hospitals' heart-disease records (minutes; needs the records)"

@@ -1,5 +1,5 @@
-"""Generate ``fedsecure/wire/v1/*_pb2*`` from the ``.proto`` files; with ``--check``, fail when what is checked in
-differs."""
+"""Generate ``fedsecure/*/v1/*_pb2*`` from the ``.proto`` files; with ``--check``, fail when what is checked in
+differs. A file without services gets no gRPC module, so its package need not import grpc."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ ROOT = HERE.parent
 def generate(out: Path) -> list[Path]:
     """Write the generated modules under ``out``; returns their paths relative to it."""
     protos = sorted(HERE.rglob("*.proto"))
-    options = [f"-I{HERE}", f"--python_out={out}", f"--pyi_out={out}", f"--grpc_python_out={out}"]
-    if protoc.main(["protoc", *options, *map(str, protos)]) != 0:
-        raise SystemExit("protoc failed")
+    served = [p for p in protos if any(line.startswith("service ") for line in p.read_text("utf-8").splitlines())]
+    for files, options in (
+        (protos, [f"--python_out={out}", f"--pyi_out={out}"]),
+        (served, [f"--grpc_python_out={out}"]),
+    ):
+        if protoc.main(["protoc", f"-I{HERE}", *options, *map(str, files)]) != 0:
+            raise SystemExit("protoc failed")
     return sorted(p.relative_to(out) for p in out.rglob("*_pb2*.py*"))
 
 

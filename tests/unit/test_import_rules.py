@@ -56,6 +56,7 @@ ALLOWED = {
     "rounds": {"config", "plan"},
     "simulation": {"data", "evaluation", "method", "schema", "methods", "plan", "randomness", "rounds", "tensors"},
     "wire": {"method", "schema", "tensors", "crypto", "text", "threads"},
+    "secagg": {"config", "crypto", "files", "schema", "tensors"},
     "prediction": {"crypto", "method", "schema", "tensors", "wire"},
     "analyst": {
         "config",

@@ -1,0 +1,1 @@
+"""Secure aggregation, sans IO: fixed point, streams, the cohort's manifest, transcripts."""
