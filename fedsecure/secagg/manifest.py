@@ -18,9 +18,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fedsecure.config import NodeId, Settings, canonical_json, named_pattern, validate
 from fedsecure.crypto.names import check_federation
-from fedsecure.crypto.signatures import SigningIdentity, identity_fingerprint, verify
-from fedsecure.crypto.transcript import labelled_hash
-from fedsecure.errors import CertificateError, ConfigError
+from fedsecure.crypto.signatures import SigningIdentity, identity_fingerprint
+from fedsecure.crypto.transcripts import check_signature, sign_payload, transcript_hash
+from fedsecure.errors import CertificateError, ConfigError, SecAggError
 from fedsecure.files import PUBLIC_FILE, faults, shown, write_durably
 from fedsecure.secagg.threshold import MAX_NODES, MIN_NODES, Threshold
 
@@ -28,7 +28,7 @@ __all__ = ["MAX_MANIFEST_BYTES", "CohortManifest", "Member", "parse_manifest", "
 
 #: No manifest of ours comes near this size (bytes).
 MAX_MANIFEST_BYTES = 128 << 10
-_LABEL = "secagg/v1/cohort"
+_LABEL = "cohort"
 
 
 def _federation(name: str) -> str:
@@ -113,7 +113,7 @@ class CohortManifest(Settings):
     @property
     def digest(self) -> bytes:
         """H("cohort", canonical), 32 bytes: what is signed, pinned at a node, and bound into every session."""
-        return labelled_hash("cohort", self.canonical())
+        return transcript_hash("cohort", self.canonical())
 
     @property
     def threshold(self) -> Threshold:
@@ -142,7 +142,7 @@ class CohortManifest(Settings):
                 f"names {self.member(node).fingerprint}",
                 hint="do not sign it; a manifest with the right key is due",
             )
-        signature = identity.sign(_LABEL, self.digest).hex()
+        signature = sign_payload(identity, _LABEL, self.digest).hex()
         return self._with({node: signature})
 
     def merged(self, other: CohortManifest) -> CohortManifest:
@@ -164,8 +164,8 @@ class CohortManifest(Settings):
             if signature is None:
                 continue
             try:
-                verify(member.public_bytes, _LABEL, digest, bytes.fromhex(signature))
-            except CertificateError:
+                check_signature(member.public_bytes, _LABEL, digest, bytes.fromhex(signature), member.node)
+            except SecAggError:
                 raise CertificateError(
                     f"cohort {self.cohort}: the signature of node {member.node} is not by its key over this manifest",
                     hint="the manifest was changed after it was signed, or names another key",

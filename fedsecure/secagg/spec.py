@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
 
-from fedsecure.crypto.transcript import DIGEST_BYTES
+from fedsecure.crypto.transcripts import DIGEST_BYTES
 from fedsecure.errors import ConfigError
 from fedsecure.secagg.fixedpoint import RING_BITS, Weight, check_no_wraparound, sum_limit, weighted_bound
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsecure.crypto.transcript import labelled_hash
+from fedsecure.crypto.transcripts import transcript_hash
 from fedsecure.errors import ConfigError, DataError, SecAggError
 from fedsecure.schema import Axis, Schema, TensorSpec
 from fedsecure.secagg.fixedpoint import dequantise, largest_frac_bits, quantise, ring_dtype, signed
@@ -81,7 +81,7 @@ def layout_digest(places: Sequence[Place]) -> bytes:
     for place in places:
         shape = b"".join(length.to_bytes(8, "big") for length in place.shape)
         items += [place.name.encode(), place.dtype.encode(), shape]
-    return labelled_hash("layout", *items)
+    return transcript_hash("layout", *items)
 
 
 def derive_streams(schema: Schema, *, prefix: str, nodes: int) -> tuple[Stream, ...]:

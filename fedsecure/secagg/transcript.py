@@ -1,6 +1,6 @@
 """Transcripts of a session: digests that bind what every node saw, so that no two nodes can be shown different things.
 
-H is ``fedsecure.crypto.transcript.labelled_hash``, LP ``length_prefixed``. Node ids are ordered by their bytes.
+H is ``fedsecure.crypto.transcripts.transcript_hash``, LP ``length_prefixed``. Node ids are ordered by their bytes.
 
     config digest = H("config", SessionConfig bytes)
     T1            = H("u1", config digest, cohort digest, Advertise payload of every node of U1 in order)
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedsecure.crypto.framing import length_prefixed
-from fedsecure.crypto.transcript import DIGEST_BYTES, labelled_hash
+from fedsecure.crypto.transcripts import DIGEST_BYTES, transcript_hash
 from fedsecure.errors import RemoteProtocolError
 
 __all__ = ["config_digest", "keys_transcript", "survivors_transcript", "vector_digest"]
@@ -23,7 +23,7 @@ __all__ = ["config_digest", "keys_transcript", "survivors_transcript", "vector_d
 
 def config_digest(config: bytes) -> bytes:
     """The digest of the session's configuration: the bytes as they came, before they are parsed."""
-    return labelled_hash("config", config)
+    return transcript_hash("config", config)
 
 
 def keys_transcript(config: bytes, cohort: bytes, advertised: Mapping[str, bytes]) -> bytes:
@@ -35,13 +35,13 @@ def keys_transcript(config: bytes, cohort: bytes, advertised: Mapping[str, bytes
     _check_digests(config=config, cohort=cohort)
     if not advertised:
         raise RemoteProtocolError("secure aggregation: no node advertised keys")
-    return labelled_hash("u1", config, cohort, *(advertised[node] for node in _ordered(advertised)))
+    return transcript_hash("u1", config, cohort, *(advertised[node] for node in _ordered(advertised)))
 
 
 def vector_digest(streams: Sequence[bytes]) -> bytes:
     """One digest of a node's masked vectors, from the SHA-256 of each stream's bytes in the session's order."""
     _check_digests(**{f"stream {index}": digest for index, digest in enumerate(streams)})
-    return labelled_hash("vector", *streams)
+    return transcript_hash("vector", *streams)
 
 
 def survivors_transcript(keys: bytes, shared: Iterable[str], vectors: Mapping[str, bytes]) -> bytes:
@@ -58,7 +58,7 @@ def survivors_transcript(keys: bytes, shared: Iterable[str], vectors: Mapping[st
     if not vectors:
         raise RemoteProtocolError("secure aggregation: no node uploaded")
     u3 = _ordered(vectors)
-    return labelled_hash(
+    return transcript_hash(
         "u3",
         keys,
         length_prefixed(*(node.encode() for node in _ordered(u2))),
