@@ -164,7 +164,7 @@ def dequantise(total: Array, *, frac_bits: int, limit: int, name: str) -> Array:
     reading = signed(total)
     if reading.size and max(int(reading.max()), -int(reading.min())) > limit:
         raise SecAggError(
-            f"tensor {name}: the sum lies outside what its contributors can give: a corrupt or hostile contribution",
-            hint="nothing of this sum may be used; look for the node in the release logs",
+            f"BAD_SUM: tensor {name}: the sum lies outside what its contributors can give",
+            hint="a contribution was corrupt or hostile; no part of this sum may be used",
         )
     return reading.astype(np.float64) * 2.0**-frac_bits

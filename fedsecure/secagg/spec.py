@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from fractions import Fraction
 
 from fedsecure.crypto.transcripts import DIGEST_BYTES
-from fedsecure.errors import ConfigError
+from fedsecure.errors import ConfigError, SecAggError
 from fedsecure.secagg.fixedpoint import RING_BITS, Weight, check_no_wraparound, sum_limit, weighted_bound
 
-__all__ = ["MAX_COUNT", "MAX_LENGTH", "MAX_STREAMS", "StreamSpec", "Weighting", "check_streams"]
+__all__ = [
+    "MAX_COUNT",
+    "MAX_LENGTH",
+    "MAX_STREAMS",
+    "StreamSpec",
+    "Weighting",
+    "check_offer",
+    "check_streams",
+    "public_weights",
+]
 
 #: Elements of one stream, and streams of one session, at most.
 MAX_LENGTH = 2**31 - 1
@@ -22,7 +31,7 @@ MAX_STREAMS = 16
 MAX_COUNT = 2**40
 #: B lies between these: inside, B * 2^f is exact in float64.
 MIN_CLIP, MAX_CLIP = 2.0**-60, 2.0**62
-_NAME = re.compile(r"[a-z0-9][A-Za-z0-9._-]{0,199}")
+_NAME = re.compile(r"[a-z0-9][A-Za-z0-9._-]{0,255}")
 
 
 class Weighting(IntEnum):
@@ -117,3 +126,29 @@ def check_streams(streams: Sequence[StreamSpec], nodes: int, *, max_bytes: int) 
         spec.check(nodes)
     if (total := sum(spec.nbytes for spec in streams)) > max_bytes:
         raise ConfigError(f"secure aggregation: a node's masked vectors have {total} bytes (allowed: <= {max_bytes})")
+
+
+def check_offer(due: Sequence[StreamSpec], offered: Sequence[StreamSpec]) -> None:
+    """Raise ``SecAggError`` BAD_CONFIG unless ``offered``, a coordinator's streams, are those ``due``, which a node
+    derived from the plan itself: no bound, fraction or length is the coordinator's to choose."""
+    if [spec.name for spec in offered] != [spec.name for spec in due]:
+        names = ", ".join(spec.name for spec in offered) or "none"
+        raise SecAggError(f"BAD_CONFIG: the streams {names[:200]} where {', '.join(s.name for s in due)} are due")
+    for mine, theirs in zip(due, offered, strict=True):
+        for field in fields(StreamSpec):
+            wanted, found = getattr(mine, field.name), getattr(theirs, field.name)
+            if wanted != found:
+                shown = (d.hex()[:16] + "…" if isinstance(d, bytes) else str(d) for d in (found, wanted))
+                raise SecAggError(
+                    f"BAD_CONFIG: stream {mine.name}: {field.name} {' where '.join(shown)} is due",
+                    hint="node and coordinator may run different versions; nothing was sent",
+                )
+
+
+def public_weights(records: Mapping[str, int]) -> dict[str, float]:
+    """Each node's share of all records, rounded towards zero: their exact sum never passes 1, which the bound of a
+    stream with public weights relies on. Raises ``ConfigError`` when there is no record, or a count below zero."""
+    total = sum(records.values())
+    if total <= 0 or min(records.values()) < 0:
+        raise ConfigError("public weights: numbers of records must not be negative, nor all zero")
+    return {node: weighted_bound(1.0, Fraction(count, total)) for node, count in records.items()}

@@ -142,6 +142,8 @@ def flatten(stream: Stream, summed: Mapping[str, Array], *, nodes: int, weight: 
     finite.
     """
     spec = stream.spec
+    if weight != 1.0 and spec.weighting != Weighting.PUBLIC:
+        raise ConfigError(f"stream {spec.name}: weight {weight} where the stream has no public weights")
     vector = np.empty(spec.length, ring_dtype(spec.ring_bits))
     at = clipped = 0
     for place in stream.places:
@@ -173,7 +175,9 @@ def unflatten(stream: Stream, total: Array, *, contributors: int, nodes: int) ->
     """
     spec = stream.spec
     if total.shape != (spec.length,) or total.dtype != ring_dtype(spec.ring_bits):
-        raise SecAggError(f"stream {spec.name}: a sum of {total.dtype}{list(total.shape)} where {spec.length} are due")
+        raise SecAggError(
+            f"BAD_SUM: stream {spec.name}: a sum of {total.dtype}{list(total.shape)} where {spec.length} are due"
+        )
     limit, at = spec.limit(contributors), 0
     arrays: dict[str, Array] = {}
     for place in stream.places:
@@ -184,5 +188,5 @@ def unflatten(stream: Stream, total: Array, *, contributors: int, nodes: int) ->
         at += place.size
     clipped = int(signed(total[at:])[0])
     if not 0 <= clipped <= contributors * spec.clipped_limit(nodes):
-        raise SecAggError(f"stream {spec.name}: {clipped} clipped values: a corrupt or hostile contribution")
+        raise SecAggError(f"BAD_SUM: stream {spec.name}: {clipped} clipped values: a corrupt or hostile contribution")
     return Tensors(arrays), clipped

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fedsecure.crypto.framing import length_prefixed
 from fedsecure.crypto.transcripts import DIGEST_BYTES, transcript_hash
-from fedsecure.errors import RemoteProtocolError
+from fedsecure.errors import SecAggError
 
 __all__ = ["config_digest", "keys_transcript", "survivors_transcript", "vector_digest"]
 
@@ -30,11 +30,11 @@ def keys_transcript(config: bytes, cohort: bytes, advertised: Mapping[str, bytes
     """T1 from the digests of configuration and cohort and each node's signed ``Advertise`` payload, by node id.
 
     The caller has checked that each payload names the node it stands under and is signed by it. Raises
-    ``RemoteProtocolError`` for a digest of another length, or no node.
+    ``SecAggError`` for a digest of another length, or no node.
     """
     _check_digests(config=config, cohort=cohort)
     if not advertised:
-        raise RemoteProtocolError("secure aggregation: no node advertised keys")
+        raise SecAggError("BAD_TRANSCRIPT: no node advertised keys")
     return transcript_hash("u1", config, cohort, *(advertised[node] for node in _ordered(advertised)))
 
 
@@ -47,16 +47,16 @@ def vector_digest(streams: Sequence[bytes]) -> bytes:
 def survivors_transcript(keys: bytes, shared: Iterable[str], vectors: Mapping[str, bytes]) -> bytes:
     """T3 from T1, the nodes that shared (U2), and the ``vector_digest`` of each node that uploaded (U3).
 
-    Raises ``RemoteProtocolError`` for a digest of another length, a node twice, or a survivor that did not share.
+    Raises ``SecAggError`` for a digest of another length, a node twice, or a survivor that did not share.
     """
     u2 = list(shared)
     _check_digests(T1=keys, **{f"vector of {node}": digest for node, digest in vectors.items()})
     if len(set(u2)) != len(u2):
-        raise RemoteProtocolError("secure aggregation: a node is named twice among those that shared")
+        raise SecAggError("BAD_TRANSCRIPT: a node is named twice among those that shared")
     if strangers := _ordered(set(vectors) - set(u2)):
-        raise RemoteProtocolError(f"secure aggregation: node {strangers[0]} uploaded but never shared")
+        raise SecAggError(f"BAD_TRANSCRIPT: node {strangers[0][:63]} uploaded but never shared")
     if not vectors:
-        raise RemoteProtocolError("secure aggregation: no node uploaded")
+        raise SecAggError("BAD_TRANSCRIPT: no node uploaded")
     u3 = _ordered(vectors)
     return transcript_hash(
         "u3",
@@ -74,6 +74,6 @@ def _ordered(nodes: Iterable[str]) -> list[str]:
 def _check_digests(**digests: bytes) -> None:
     for what, digest in digests.items():
         if len(digest) != DIGEST_BYTES:
-            raise RemoteProtocolError(
-                f"secure aggregation: the digest of the {what} has {len(digest)} bytes where {DIGEST_BYTES} are due"
+            raise SecAggError(
+                f"BAD_TRANSCRIPT: the digest of the {what[:80]} has {len(digest)} bytes where {DIGEST_BYTES} are due"
             )
