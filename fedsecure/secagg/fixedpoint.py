@@ -130,21 +130,28 @@ def quantise(
     if out.shape != (values.size,) or out.dtype != ring_dtype(ring_bits):
         raise ValueError(f"tensor {name}: {values.size} values do not go into {out.dtype}{list(out.shape)}")
     limit, scale = weighted_bound(bound, weight), 2.0**frac_bits
-    flat, clipped = values.reshape(-1), 0
+    flat, elements, clipped = values.reshape(-1), signed(out), 0
     for start in range(0, flat.size, BLOCK):
         block = flat[start : start + BLOCK].astype(np.float64)
-        if not np.isfinite(block).all():
-            bad = values.size - int(np.isfinite(values).sum())
-            raise DataError(f"tensor {name}: {bad} of {values.size} values are not finite")
-        clipped += int(np.count_nonzero(np.abs(block) > bound))
-        np.clip(block, -bound, bound, out=block)
+        if not max(block.max(), -block.min()) <= bound:  # NaN is never <=
+            clipped += _clip(block, bound, values, name)
         if weight != 1.0:
             block *= weight
             np.clip(block, -limit, limit, out=block)
         block *= scale
         np.rint(block, out=block)
-        out[start : start + BLOCK] = block.astype(np.int64).astype(out.dtype)  # modulo 2^R
+        elements[start : start + BLOCK] = block  # whole numbers that fit: two's complement
     return clipped
+
+
+def _clip(block: Array, bound: float, values: Array, name: str) -> int:
+    """Clip ``block``, a part of ``values``, in place; returns how many of its values lay outside the bound."""
+    if not np.isfinite(block).all():
+        bad = values.size - int(np.isfinite(values).sum())
+        raise DataError(f"tensor {name}: {bad} of {values.size} values are not finite")
+    outside = int(np.count_nonzero(np.abs(block) > bound))
+    np.clip(block, -bound, bound, out=block)
+    return outside
 
 
 def signed(total: Array) -> Array:

@@ -65,7 +65,7 @@ class StreamSpec:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"stream name {self.name[:40]!r} is malformed", hint="letters, digits and ._- only")
         for field, fits, allowed in (
-            ("length", 2 <= self.length <= MAX_LENGTH, f"2..{MAX_LENGTH}"),
+            ("length", 1 <= self.length <= MAX_LENGTH, f"1..{MAX_LENGTH}"),
             ("ring_bits", self.ring_bits in RING_BITS, "32, 64"),
             ("frac_bits", 0 <= self.frac_bits < self.ring_bits, f"0..{self.ring_bits - 1}"),
             ("clip_abs", MIN_CLIP <= self.clip_abs <= MAX_CLIP, f"{MIN_CLIP:g}..{MAX_CLIP:g}"),

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -37,6 +38,8 @@ __all__ = ["SMALL", "Place", "Stream", "derive_streams", "flatten", "layout_dige
 
 #: Floats without weights take the 32-bit ring from this many values on; below, eight bytes a value cost nothing.
 SMALL = 2**16
+#: Whole numbers are summed exactly below this: float64, which they pass through, has 53 bits.
+MAX_WHOLE = 2**53
 _INTEGERS = ("int32", "int64")
 _FLOATS = ("float32", "float64")
 
@@ -122,11 +125,15 @@ def _bound(spec: TensorSpec) -> float:
 def _stream(name: str, specs: list[TensorSpec], integer: bool, bound: float, count: int, nodes: int) -> Stream:
     if count > MAX_COUNT:
         raise ConfigError(f"stream {name}: counts of up to {count} (allowed: <= {MAX_COUNT})")
+    if integer and bound * nodes >= MAX_WHOLE:
+        raise ConfigError(f"stream {name}: whole numbers whose sum may reach 2^53 cannot be summed under masks")
     places = tuple(Place(s.name, s.dtype, tuple(d for d in s.shape if isinstance(d, int))) for s in specs)
     values = sum(place.size for place in places)
     ring_bits = 32 if not integer and count == 1 and values >= SMALL else 64
     weighting = Weighting.COUNTS if count > 1 else Weighting.NONE
     clip_abs = bound / count
+    if Fraction(clip_abs) * count < Fraction(bound):  # rounded down: a value at the bound would be clipped
+        clip_abs = math.nextafter(clip_abs, math.inf)
     best = largest_frac_bits(ring_bits, clip_abs, nodes * count, nodes, name=f"stream {name}")
     spec = StreamSpec(
         name, values + 1, ring_bits, 0 if integer else best, clip_abs, weighting, count, layout_digest(places)

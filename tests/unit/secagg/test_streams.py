@@ -136,6 +136,15 @@ def test_streams_of_every_method_for_fifty_nodes(make_plan, name, settings, exch
             assert summed[place.name] == pytest.approx(50 * extreme[place.name].astype(np.float64), rel=1e-7)
 
 
+def test_a_bound_that_no_float_divides_clips_nothing():
+    records = TensorSpec("n", "int64", (1,), 0, 49, "n", "records")
+    for bound in (1.0, 0.1, 1e10 / 3):
+        schema = Schema(summed=(TensorSpec("v", "float64", (2,), -bound, bound, "v"), records))
+        stream = derive_streams(schema, prefix="m", nodes=3)[1]
+        assert stream.spec.value_bound >= bound
+        assert flatten(stream, {"v": np.array([bound, -bound])}, nodes=3)[1] == 0
+
+
 def test_long_floats_without_weights_take_the_32_bit_ring():
     for size, ring_bits in ((SMALL - 1, 64), (SMALL, 32)):
         schema = Schema(summed=(TensorSpec("v", "float32", (size,), -1.0, 1.0, "v"),))
@@ -152,6 +161,7 @@ def test_long_floats_without_weights_take_the_32_bit_ring():
         (TensorSpec("v", "float32", (Axis("k", 1, 2),), 0, 1, "v"), "tensor v: a shape that nodes choose"),
         (TensorSpec("v", "float32", (2,), -np.inf, np.inf, "v"), "tensor v: without a finite range"),
         (TensorSpec("v", "float32", (2,), 0, 0, "v"), "tensor v: without a finite range"),
+        (TensorSpec("v", "int64", (2,), 0, 2**53 // 50 + 1, "v"), "m.v: whole numbers whose sum may reach"),
         (TensorSpec("v", "float32", (2,), 0, 1e18, "v"), "m.v: a sum of 50 nodes .*can wrap around"),
     ],
 )
@@ -196,7 +206,7 @@ def test_a_hostile_sum_is_refused():
     ("change", "says"),
     [
         ({"name": "a b"}, "stream name 'a b' is malformed"),
-        ({"length": 1}, "stream x: length 1"),
+        ({"length": 0}, "stream x: length 0"),
         ({"length": 2**31}, "length 2147483648"),
         ({"ring_bits": 48}, "ring_bits 48"),
         ({"frac_bits": 32}, "frac_bits 32"),
