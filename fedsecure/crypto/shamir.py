@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from functools import lru_cache
 
 from fedsecure.crypto.secretbytes import SECRET_BYTES
 from fedsecure.errors import SecAggError
 
-__all__ = ["MAX_SHARES", "PRIME", "SHARE_BYTES", "combine_shares", "split_secret", "wrong_shares"]
+__all__ = [
+    "MAX_SHARES",
+    "PRIME",
+    "SHARE_BYTES",
+    "combine_shares",
+    "inconsistent_shares",
+    "is_well_formed",
+    "split_secret",
+]
 
 #: The modulus.
 PRIME = 2**256 + 297
@@ -41,8 +50,8 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int, owner: str) -> b
     """The 32-byte secret of ``owner`` from the ``threshold`` shares of lowest index; the caller wipes it.
 
     ``shares``: holder -> share. A wrong share gives a wrong secret, which only its owner's public key or commitment
-    betrays: check it, try others, then ask ``wrong_shares``. Raises ``SecAggError``: TOO_FEW_SHARES, or BAD_SHARE for
-    a malformed one, or for shares that belong to no 32-byte secret.
+    betrays: see ``recovery``. Raises ``SecAggError``: TOO_FEW_SHARES, or BAD_SHARE for a malformed one, or for shares
+    that belong to no 32-byte secret.
     """
     points = _points(shares, threshold, owner)
     value = _interpolate(points[:threshold], 0)
@@ -54,14 +63,21 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int, owner: str) -> b
     return bytearray(value.to_bytes(SECRET_BYTES, "big"))
 
 
-def wrong_shares(shares: Mapping[int, bytes], right: tuple[int, ...], threshold: int, owner: str) -> tuple[int, ...]:
-    """The holders whose shares do not fit those of the holders ``right``, who rebuilt a secret found to be the owner's.
+def inconsistent_shares(
+    shares: Mapping[int, bytes], right: tuple[int, ...], threshold: int, owner: str
+) -> tuple[int, ...]:
+    """The holders whose shares are not on the polynomial through those of the holders ``right``.
 
     Raises ``SecAggError`` as ``combine_shares`` does, for malformed shares or fewer than ``threshold`` right ones.
     """
     good = _points({x: shares[x] for x in right}, threshold, owner)[:threshold]
     rest = _points(shares, threshold, owner)
     return tuple(x for x, y in rest if _interpolate(good, x) != y)
+
+
+def is_well_formed(holder: int, share: bytes) -> bool:
+    """Whether ``share`` could be that of holder ``holder``: 1 to 64, 33 bytes, below the modulus."""
+    return 1 <= holder <= MAX_SHARES and len(share) == SHARE_BYTES and int.from_bytes(share, "big") < PRIME
 
 
 def _points(shares: Mapping[int, bytes], threshold: int, owner: str) -> list[tuple[int, int]]:
@@ -75,13 +91,12 @@ def _points(shares: Mapping[int, bytes], threshold: int, owner: str) -> list[tup
         )
     points = []
     for x, share in sorted(shares.items()):
-        y = int.from_bytes(share, "big")
-        if not 1 <= x <= MAX_SHARES or len(share) != SHARE_BYTES or y >= PRIME:
+        if not is_well_formed(x, share):
             raise SecAggError(
                 f"BAD_SHARE: the share of {owner[:80]} held by {x} is malformed",
                 hint="leave it out: its holder is faulty or hostile",
             )
-        points.append((x, y))
+        points.append((x, int.from_bytes(share, "big")))
     return points
 
 
@@ -94,16 +109,23 @@ def _evaluate(coefficients: list[int], x: int) -> int:
 
 
 def _interpolate(points: list[tuple[int, int]], at: int) -> int:
-    """Lagrange's formula: the polynomial through ``points`` at ``at``, with one inversion per point."""
-    value = 0
-    for x, y in points:
-        numerator, denominator = y, 1
-        for other, _ in points:
+    """Lagrange's formula: the value at ``at`` of the polynomial through ``points``."""
+    weights = _weights(tuple(x for x, _ in points), at)
+    return sum(weight * y for weight, (_, y) in zip(weights, points, strict=True)) % PRIME
+
+
+@lru_cache(maxsize=256)
+def _weights(holders: tuple[int, ...], at: int) -> tuple[int, ...]:
+    """What each holder's share counts for at ``at``; nothing secret, and the same for every secret they share."""
+    weights = []
+    for x in holders:
+        numerator = denominator = 1
+        for other in holders:
             if other != x:
                 numerator = numerator * (at - other) % PRIME
                 denominator = denominator * (x - other) % PRIME
-        value += numerator * pow(denominator, -1, PRIME)
-    return value % PRIME
+        weights.append(numerator * pow(denominator, -1, PRIME) % PRIME)
+    return tuple(weights)
 
 
 def _listed(points: list[tuple[int, int]]) -> str:

@@ -14,7 +14,7 @@ from fedsecure.crypto.agreement import AgreementKey
 from fedsecure.crypto.keyschedule import StreamId, pair_mask_key, pair_sign, self_mask_key, share_key
 from fedsecure.crypto.keystream import Mask, Prg, add_masks
 from fedsecure.crypto.sealedshares import SharePair, open_shares, seal_shares
-from fedsecure.crypto.shamir import PRIME, combine_shares, split_secret, wrong_shares
+from fedsecure.crypto.shamir import PRIME, combine_shares, inconsistent_shares, split_secret
 
 COHORTS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8), min_size=2, max_size=8, unique=True
@@ -57,7 +57,7 @@ def test_any_t_shares_rebuild(secret, sizes):
     shares = dict(enumerate(split_secret(secret, threshold, count), start=1))
     for holders in combinations(shares, threshold):
         assert combine_shares({x: shares[x] for x in holders}, threshold, "a") == secret
-        assert wrong_shares(shares, holders, threshold, "a") == ()
+        assert inconsistent_shares(shares, holders, threshold, "a") == ()
 
 
 @given(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsecure.crypto import shamir
-from fedsecure.crypto.shamir import PRIME, SHARE_BYTES, combine_shares, split_secret, wrong_shares
+from fedsecure.crypto.shamir import PRIME, SHARE_BYTES, combine_shares, inconsistent_shares, split_secret
 from fedsecure.errors import SecAggError
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors" / "secagg_primitives.json").read_text())["shamir"]
@@ -103,14 +103,14 @@ def test_shares_of_no_secret():
         combine_shares({3: share, 7: share}, 2, "paris")
 
 
-def test_wrong_shares_are_found_from_the_right_ones():
+def test_shares_off_the_polynomial_are_found():
     shares = numbered(split_secret(SECRET, 3, 7))
-    assert wrong_shares(shares, (2, 4, 6), 3, "paris") == ()
+    assert inconsistent_shares(shares, (2, 4, 6), 3, "paris") == ()
     for holder in (1, 5):
         shares[holder] = shares[holder][:-1] + bytes([shares[holder][-1] ^ 1])
     assert combine_shares(shares, 3, "paris") != SECRET
     assert combine_shares({x: shares[x] for x in (2, 4, 6)}, 3, "paris") == SECRET
-    assert wrong_shares(shares, (2, 4, 6), 3, "paris") == (1, 5)
+    assert inconsistent_shares(shares, (2, 4, 6), 3, "paris") == (1, 5)
 
 
 def test_no_error_shows_a_share():
