@@ -151,7 +151,7 @@ def test_the_hourly_limit_is_counted_from_the_log_and_survives_a_restart(serving
     with pytest.raises(PolicyError, match="prediction.max_records_per_hour: 3 records after 3"):
         again.ask(again.x(3))
     again.ask(again.x(2))
-    with pytest.raises(PolicyError, match="prediction.max_records_per_hour: 1 records after 5"):
+    with pytest.raises(PolicyError, match="prediction.max_records_per_hour: 1 record after 5"):
         again.ask(again.x(1))
 
 
