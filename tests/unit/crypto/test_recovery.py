@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pytest
 
+from fedsecure.crypto import recovery
 from fedsecure.crypto.recovery import MAX_ATTEMPTS, recover_secret
 from fedsecure.crypto.shamir import PRIME, split_secret
 from fedsecure.errors import SecAggError
@@ -72,23 +73,28 @@ def test_too_many_wrong_shares_or_another_secret():
         assert caught.value.hint
 
 
-def test_attempts_are_bounded_each_set_is_tried_once_and_refused_secrets_are_wiped():
+def test_attempts_are_bounded_and_refused_secrets_are_wiped():
     tried: list[tuple[bytes, bytearray]] = []
 
     def refuse(candidate: bytearray) -> bool:
         tried.append((bytes(candidate), candidate))
         return False
 
-    shares = spoiled(4, 7, wrong=(1, 2, 3, 4, 5, 6, 7))
-    shares = {x: bytes([0]) + bytes([x]) * 32 for x in shares}
     with pytest.raises(SecAggError):
-        recover_secret(shares, 4, "paris", refuse)
-    assert len(tried) <= 35
-    assert all(not any(buffer) for _, buffer in tried)
-    calls = len(tried)
+        recover_secret(spoiled(4, 7), 4, "paris", refuse)
+    assert [before for before, _ in tried] == [SECRET] * 35
+    assert not any(any(buffer) for _, buffer in tried)
+    tried.clear()
     with pytest.raises(SecAggError):
         recover_secret(spoiled(4, 64), 4, "paris", refuse)
-    assert len(tried) - calls <= MAX_ATTEMPTS
+    assert len(tried) == MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize(("count", "threshold"), [(3, 3), (5, 4), (7, 4), (2, 3)])
+def test_sets_are_all_of_them_and_each_once(count, threshold):
+    holders = tuple(range(1, count + 1))
+    found = list(recovery._subsets(holders, threshold))
+    assert sorted(found) == (sorted(combinations(holders, threshold)) or [holders])
 
 
 def test_the_secret_does_not_show_itself():
