@@ -60,8 +60,13 @@ _PATTERN_WORDS: dict[str, str] = {}
 
 
 def named_pattern(pattern: str, words: str) -> str:
-    """``pattern`` itself, after noting what it means in words: people are shown those, never the expression."""
-    _PATTERN_WORDS[pattern] = words
+    """``pattern``, after noting what it means in words: people are shown those, never the expression.
+
+    The same expression may mean several things. All but the first get an empty group in front, which matches nothing
+    more and nothing less, so that each keeps its own words whoever was imported first.
+    """
+    while _PATTERN_WORDS.setdefault(pattern, words) != words:
+        pattern = "(?:)" + pattern
     return pattern
 
 

@@ -40,3 +40,16 @@ def test_many_faults_point_to_an_example() -> None:
     with pytest.raises(ConfigError) as caught:
         validate(Plan, {}, "plan.toml")
     assert "plan example" in caught.value.hint
+
+
+def test_one_expression_can_mean_two_things_each_in_its_own_words():
+    class Both(Settings):
+        first: str = Field("a", pattern=named_pattern(r"^[a-c]$", "a first thing"))
+        second: str = Field("a", pattern=named_pattern(r"^[a-c]$", "a second thing"))
+        third: str = Field("a", pattern=named_pattern(r"^[a-c]$", "a first thing"))
+
+    assert validate(Both, {"first": "b", "second": "c", "third": "a"}, "both").second == "c"
+    with pytest.raises(ConfigError, match="first: 'x' is not a first thing") as caught:
+        validate(Both, {"first": "x", "second": "y", "third": "z"}, "both")
+    assert "second: 'y' is not a second thing" in str(caught.value)
+    assert "third: 'z' is not a first thing" in str(caught.value)
