@@ -146,7 +146,7 @@ def test_a_restart_has_another_key_and_the_same_limits(study, node):
 
 def test_a_policy_that_lets_nobody_ask_is_announced_and_so_is_its_return(study, node):
     study.ask(node, study.x())
-    study.policy(analysts=False)  # a query now could come before or after the node saw it: only the announcement is sure
+    study.policy(analysts=False)  # whether a query that came now were refused or left lying is a matter of luck
     node.until(lambda: not study.relay.served[-1].plan_digests, 30)
     polls = study.relay.polls
     time.sleep(1.5)
