@@ -3,20 +3,29 @@ of what a method is handed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError, LocalProtocolError
 from fedsecure.method import ClientContext
+from fedsecure.methods.averaging import check_trained
 from fedsecure.models import Parameters, blank_network, build_model, state_of, state_specs, to_parameters, to_tensors
 from fedsecure.plan import Plan
 from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 
-__all__ = ["ModelMethod", "check_client", "prefixed_specs"]
+__all__ = ["ModelMethod", "check_client", "check_exchange", "prefixed_specs"]
 
 
 def prefixed_specs(prefix: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
     """The same specs, each renamed to ``prefix.name``."""
     return tuple(TensorSpec(f"{prefix}.{s.name}", s.dtype, s.shape, s.low, s.high, s.what, s.role) for s in specs)
+
+
+def check_exchange(plan: Plan, exchange: str, exchanges: Sequence[str]) -> None:
+    """Raise ``LocalProtocolError`` unless the method has this exchange."""
+    if exchange not in exchanges:
+        raise LocalProtocolError(f"exchange {exchange!r}: {plan.method.name} has only {', '.join(exchanges)}")
 
 
 def check_client(plan: Plan, schema: Schema, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
@@ -67,10 +76,7 @@ class ModelMethod:
         return server.under("model")
 
     def _check_exchange(self, exchange: str) -> None:
-        if exchange not in self.exchanges:
-            raise LocalProtocolError(
-                f"exchange {exchange!r}: {self.plan.method.name} has only {', '.join(self.exchanges)}"
-            )
+        check_exchange(self.plan, exchange, self.exchanges)
 
     def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
         """Refuse a broadcast or data that are not the plan's, and a privacy request that nothing here would honour."""
@@ -84,9 +90,5 @@ class ModelMethod:
     def _model_tensors(self, parameters: Parameters) -> Tensors:
         """The trained parameters as ``model.…``. Raises ``DataError`` when they are not finite or out of range."""
         tensors = to_tensors(parameters).prefixed("model")
-        for spec in self.model_specs:
-            try:
-                spec.check_values(tensors[spec.name])
-            except DataError as error:
-                raise DataError(f"training diverged: {error}", hint="lower the plan's learning rate") from None
+        check_trained(self.model_specs, tensors)
         return tensors

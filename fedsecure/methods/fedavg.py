@@ -9,21 +9,18 @@ import torch
 import torch.nn.functional as F
 
 from fedsecure.data.dataset import Dataset
-from fedsecure.errors import DataError
 from fedsecure.method import Aggregate, Cancelled, ClientContext, ServerContext
+from fedsecure.methods.averaging import RECORDS, check_records, means, weighted, weighted_specs
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.sgd import batches, cosine_rate
-from fedsecure.models import PARAMETER_BOUND, Parameters, outputs, standardise
+from fedsecure.models import Parameters, outputs, standardise
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAvgSettings
 from fedsecure.randomness import torch_generator
-from fedsecure.schema import Contribution, Schema, TensorSpec
-from fedsecure.tensors import Array, Tensors
+from fedsecure.schema import Contribution, Schema
+from fedsecure.tensors import Tensors
 
-__all__ = ["MAX_RECORDS", "FedAvg", "learning_rate"]
-
-#: No node holds more records than this (bounds the range of n * w).
-MAX_RECORDS = 10_000_000
+__all__ = ["FedAvg", "learning_rate"]
 
 
 def learning_rate(settings: FedAvgSettings, round_: int, rounds: int) -> float:
@@ -46,42 +43,24 @@ class FedAvg(ModelMethod):
     def schema(self, exchange: str) -> Schema:
         """n * w and n; nothing is released as it is."""
         self._check_exchange(exchange)
-        bound = PARAMETER_BOUND * MAX_RECORDS
-        weighted = tuple(
-            TensorSpec(s.name, "float32", s.shape, -bound, bound, "a parameter of the local model times the records")
-            for s in self.model_specs
-        )
-        records = TensorSpec("records", "int64", (1,), 0, MAX_RECORDS, "number of records", "records")
-        return Schema(summed=(*weighted, records))
+        return Schema(summed=(*weighted_specs(self.model_specs), RECORDS))
 
     def client_update(
         self, exchange: str, broadcast: Tensors, local: Tensors, data: Dataset, ctx: ClientContext
     ) -> tuple[Tensors, Contribution]:
         """Train from the broadcast model on ``data``; nothing is kept. Reports ``loss``, the mean of the last pass."""
         self._check_client(exchange, broadcast, data, ctx)
-        if len(data) > MAX_RECORDS:
-            raise DataError(f"data: {len(data)} records are more than {MAX_RECORDS}")
+        check_records(len(data))
         w = self._parameters(broadcast, ctx.device)
         if len(data):
             w = self._train(w, data, ctx)
-        trained = self._model_tensors(w)
-        n = np.array([len(data)], dtype=np.int64)
-        weighted = {name: (array * np.float32(len(data))).astype(np.float32) for name, array in trained.items()}
-        return local, Contribution(summed=Tensors({**weighted, "records": n}))
+        return local, Contribution(summed=Tensors(weighted(self.model_specs, self._model_tensors(w), len(data))))
 
     def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
         """The mean of the local models, weighted by records. Raises ``DataError`` when no node has any."""
         self._check_exchange(exchange)
-        total = int(aggregate.summed["records"][0])
-        if total <= 0:
-            raise DataError("tensor records: no node of the cohort has any record")
-        new: dict[str, Array] = {}
-        drift = 0.0
-        for spec in self.model_specs:
-            mean = aggregate.summed[spec.name].astype(np.float64) / total
-            drift += float(np.square(mean - server[spec.name]).sum())
-            new[spec.name] = mean.astype(np.float32)
-            spec.check_values(new[spec.name])
+        new = means(self.model_specs, aggregate.summed)
+        drift = sum(float(np.square(array.astype(np.float64) - server[name]).sum()) for name, array in new.items())
         ctx.report("model_change", math.sqrt(drift))
         return server.with_(new)
 

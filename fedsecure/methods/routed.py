@@ -13,12 +13,20 @@ import numpy as np
 import torch
 
 from fedsecure.data.dataset import Dataset
-from fedsecure.errors import DataError, LocalProtocolError
+from fedsecure.errors import DataError
 from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.answering import Answering
-from fedsecure.methods.base import check_client
-from fedsecure.methods.fedavg import MAX_RECORDS
-from fedsecure.models import PARAMETER_BOUND, Parameters, standardise, to_parameters, to_tensors
+from fedsecure.methods.averaging import (
+    MAX_RECORDS,
+    RECORDS,
+    check_records,
+    check_trained,
+    means,
+    weighted,
+    weighted_specs,
+)
+from fedsecure.methods.base import check_client, check_exchange
+from fedsecure.models import Parameters, standardise, to_parameters, to_tensors
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
 from fedsecure.randomness import torch_generator
@@ -29,6 +37,8 @@ __all__ = ["Heads", "RoutedBase"]
 
 #: No log-likelihood of one record is sent that is below minus this (nats).
 LEAST_LOG = 1e4
+#: Prefix of the shared parameters in a contribution.
+SENT = "shared."
 #: A node's own heads: ``alpha`` (C, K) and ``beta`` (C, K, d).
 Heads = Parameters
 
@@ -81,15 +91,10 @@ class RoutedBase(Answering):
         """What is summed; nothing is released as it is."""
         self._check_exchange(exchange)
         m, pairs = len(self.nodes), (len(self.nodes), self.components)
-        records = TensorSpec("records", "int64", (1,), 0, MAX_RECORDS, "number of records", "records")
         if exchange == "counts":
             what = "number of records of each node (this node's own; zero for the others)"
             return Schema(summed=(TensorSpec("node_records", "int64", (m,), 0, MAX_RECORDS, what, "records"),))
-        bound = PARAMETER_BOUND * MAX_RECORDS
-        specs = [
-            TensorSpec(f"shared.{s.name}", "float32", s.shape, -bound, bound, f"{s.what} times the records")
-            for s in self.shared_specs
-        ]
+        specs = [*weighted_specs(self.shared_specs, SENT)]
         if self.explicit:
             what = "records of each component (this node's own; zero for the others)"
             specs.append(TensorSpec("mass", "float32", pairs, 0, MAX_RECORDS, what))
@@ -100,7 +105,7 @@ class RoutedBase(Answering):
                 TensorSpec("responsibility", "float32", pairs, 0, most, "sum of this node's responsibilities"),
                 TensorSpec("log_likelihood", "float32", (1,), -LEAST_LOG * most, 0, "sum of log P(node, y | x)"),
             ]
-        return Schema(summed=(*specs, records))
+        return Schema(summed=(*specs, RECORDS))
 
     def broadcast_schema(self, exchange: str) -> Schema:
         """The shared parameters; the counts exchange broadcasts none."""
@@ -159,16 +164,11 @@ class RoutedBase(Answering):
         self._check_exchange(exchange)
         if exchange == "counts":
             return self._count(server, aggregate.summed["node_records"], ctx.round)
-        total = int(aggregate.summed["records"][0])
-        if total <= 0:
-            raise DataError("tensor records: no node of the cohort has any record")
-        new: dict[str, Array] = {}
-        for spec in self.shared_specs:
-            new[spec.name] = (aggregate.summed[f"shared.{spec.name}"] / total).astype(np.float32)
-            spec.check_values(new[spec.name])
+        new = means(self.shared_specs, aggregate.summed, SENT)
         if self.explicit:
             new["mixing"] = _filled(aggregate.summed["mass"], server["mixing"]).astype(np.float32)
         if self.routed.diagnostics == "summed":
+            total = int(aggregate.summed[RECORDS.name][0])
             gap = aggregate.summed["posterior"] - aggregate.summed["responsibility"]
             ctx.report("log_likelihood", float(aggregate.summed["log_likelihood"][0]) / total)
             ctx.report("stationarity", float(np.abs(gap).max()) / total)
@@ -204,15 +204,9 @@ class RoutedBase(Answering):
         y = torch.tensor(data.y, device=ctx.device)  # (n,)
         shared, heads, beside, more = self.train(shared, heads, x, y, ctx)
         trained = to_tensors(shared)
-        weighted: dict[str, Array] = {}
-        for spec in self.shared_specs:
-            try:
-                spec.check_values(trained[spec.name])
-            except DataError as error:
-                raise DataError(f"training diverged: {error}", hint="lower the plan's learning rates") from None
-            weighted[f"shared.{spec.name}"] = (trained[spec.name] * np.float32(len(data))).astype(np.float32)
+        check_trained(self.shared_specs, trained)
         state = to_tensors(heads).prefixed("head").with_(beside)
-        summed = Tensors({**weighted, **more, "records": np.array([len(data)], np.int64)})
+        summed = Tensors({**weighted(self.shared_specs, trained, len(data), SENT), **more})
         return state, Contribution(summed=summed)
 
     def extra_sums(
@@ -249,18 +243,14 @@ class RoutedBase(Answering):
         return Tensors({spec.name: state[spec.name] for spec in schema.released})
 
     def _check_exchange(self, exchange: str) -> None:
-        if exchange not in self.exchanges:
-            raise LocalProtocolError(
-                f"exchange {exchange!r}: {self.plan.method.name} has only {', '.join(self.exchanges)}"
-            )
+        check_exchange(self.plan, exchange, self.exchanges)
 
     def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
         self._check_exchange(exchange)
         check_client(self.plan, self.broadcast_schema(exchange), broadcast, data, ctx)
         if not len(data):
             raise DataError("data: no record, so this node cannot have heads of its own")
-        if len(data) > MAX_RECORDS:
-            raise DataError(f"data: {len(data)} records are more than {MAX_RECORDS}")
+        check_records(len(data))
 
 
 def _filled(masses: Array, before: Array) -> Array:
