@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedsecure.commands.enrolment import CaCertOption, CertOption, FingerprintOption, take_in
 from fedsecure.commands.output import JsonOption, emit_json, fail, note, say
 from fedsecure.errors import ConfigError, LocalProtocolError, StoreError
 
@@ -71,23 +72,14 @@ def init(
 
 @app.command()
 def enroll(
-    cert: Annotated[Path, typer.Option(help="The certificate that the CA issued.", readable=False)],
-    ca_cert: Annotated[Path, typer.Option("--ca-cert", help="The CA's certificate.", readable=False)],
-    fingerprint: Annotated[str, typer.Option(help="Fingerprint of the CA's certificate, got by another way.")],
+    cert: CertOption,
+    ca_cert: CaCertOption,
+    fingerprint: FingerprintOption,
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
-    """Take in the certificate of the consortium CA."""
-    from datetime import UTC, datetime
-
-    from fedsecure.crypto.enrolment import accept_certificate
-
-    peer = accept_certificate(folder, cert=cert, ca_cert=ca_cert, fingerprint=fingerprint, now=datetime.now(UTC))
-    if as_json:
-        emit_json({"fingerprint": peer.fingerprint, "not_after": peer.not_after.isoformat()})
-        return
-    say(f"enrolled: coordinator of {peer.federation}, until {peer.not_after:%Y-%m-%d}")
-    say(f"fingerprint: {peer.fingerprint}")
+    """Take in the coordinator's certificate, after comparing the CA's fingerprint."""
+    take_in(folder, cert, ca_cert, fingerprint, as_json=as_json)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedsecure.commands.enrolment import CaCertOption, CertOption, FingerprintOption, take_in
 from fedsecure.commands.output import JsonOption, emit_json, note, say
 from fedsecure.files import quoted
 
@@ -60,24 +61,16 @@ def init(
 
 @app.command()
 def enroll(
-    cert: Annotated[Path, typer.Option(metavar="CERT", readable=False, help="The certificate that the CA issued.")],
-    ca_cert: Annotated[Path, typer.Option(metavar="CA_CERT", readable=False, help="The CA's certificate.")],
-    fingerprint: Annotated[str, typer.Option(help="The CA's fingerprint, as its keeper told you.")],
+    cert: CertOption,
+    ca_cert: CaCertOption,
+    fingerprint: FingerprintOption,
     folder: AnalystDirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Take in this analyst's certificate, after comparing the CA's fingerprint."""
-    from datetime import UTC, datetime
-
-    from fedsecure.crypto.enrolment import accept_certificate
-
-    own = accept_certificate(folder, cert=cert, ca_cert=ca_cert, fingerprint=fingerprint, now=datetime.now(UTC))
-    if as_json:
-        emit_json({"analyst": own.name, "fingerprint": own.fingerprint, "not_after": own.not_after.isoformat()})
-        return
-    say(f"enrolled as analyst {own.name} of {own.federation}, until {own.not_after:%Y-%m-%d}")
-    say(f"fingerprint  {own.fingerprint}")
-    say(f"Put the CA's revocation list, crl.pem, into {quoted(folder)} too, now and whenever there is a new one.")
+    take_in(folder, cert, ca_cert, fingerprint, as_json=as_json)
+    if not as_json:
+        say(f"Put the CA's revocation list, crl.pem, into {quoted(folder)} too, now and whenever there is a new one.")
 
 
 @app.command()

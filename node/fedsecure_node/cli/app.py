@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from fedsecure.commands.enrolment import CaCertOption, CertOption, FingerprintOption, take_in
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.files import quoted
 from fedsecure_node.cli import plans as cli_plans
@@ -61,23 +62,14 @@ def init(
 
 @app.command()
 def enroll(
-    cert: Annotated[Path, typer.Option(metavar="CERT", readable=False, help="The certificate that the CA issued.")],
-    ca_cert: Annotated[Path, typer.Option(metavar="CA_CERT", readable=False, help="The CA's certificate.")],
-    fingerprint: Annotated[str, typer.Option(help="The CA's fingerprint, as its keeper told you.")],
+    cert: CertOption,
+    ca_cert: CaCertOption,
+    fingerprint: FingerprintOption,
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Take in this node's certificate, after comparing the CA's fingerprint."""
-    from datetime import UTC, datetime
-
-    from fedsecure.crypto.enrolment import accept_certificate
-
-    own = accept_certificate(folder, cert=cert, ca_cert=ca_cert, fingerprint=fingerprint, now=datetime.now(UTC))
-    if as_json:
-        emit_json({"node": own.name, "fingerprint": own.fingerprint, "not_after": own.not_after.isoformat()})
-        return
-    say(f"enrolled as node {own.name} of {own.federation}, until {own.not_after:%Y-%m-%d}")
-    say(f"fingerprint  {own.fingerprint}")
+    take_in(folder, cert, ca_cert, fingerprint, as_json=as_json)
 
 
 @app.command()

@@ -203,7 +203,7 @@ def test_the_folder_is_made_by_the_real_steps(run_cli, tmp_path):
     enroll = ("enroll", "--cert", tmp_path / "c.crt", "--ca-cert", ca_folder / "ca.crt", "--dir", folder)
     wrong = "SHA256:" + "00" * 32
     assert "has the fingerprint" in run_cli(*enroll, "--fingerprint", wrong, code=6)
-    assert "enrolled: coordinator of steps.example" in run_cli(*enroll, "--fingerprint", ca.fingerprint)
+    assert "enrolled as the coordinator of steps.example" in run_cli(*enroll, "--fingerprint", ca.fingerprint)
     assert "exists already" in run_cli("init", "--federation", "x.y", "--dns", "h", "--dir", folder, code=3)
     for verb in ("runs", "status"):  # who looks makes nothing
         assert "no run was ever submitted here" in run_cli(verb, "--dir", folder, code=3)
