@@ -124,6 +124,7 @@ class Served:
     unreachable: int
 
 
+#: Statements are put together from these names and question marks alone; every value is a parameter (hence S608 below).
 _RUN_COLUMNS = ", ".join(RunRow.__slots__)
 _SUBMISSION_COLUMNS = ", ".join(Submission.__slots__)
 

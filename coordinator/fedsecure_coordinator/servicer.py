@@ -115,7 +115,7 @@ class Servicer(CoordinatorServicer):
                 raise RemoteProtocolError(f"{len(request.plan_digests)} runs are asked for (allowed: {MAX_RUNS})")
             context.add_callback(self._desk.wake)
             wait_s = min(request.wait_ms, self._limits.max_wait_ms) / 1000
-            gone = lambda: not context.is_active()  # noqa: E731
+            gone = lambda: not context.is_active()  # noqa: E731 - shorter than a def for one expression
             return _work(self._desk.next_work(request.node_id, list(request.plan_digests), wait_s, gone))
 
         return guarded(context, answer)

@@ -76,9 +76,9 @@ def fail_with(name: str, message: str, hint: str, code: int) -> int:
     with suppress(OSError):
         if _json.get():
             fault = {"error": name, "message": message, "hint": hint, "exit_code": code}
-            print(_plain(json.dumps(fault, ensure_ascii=False)), file=sys.stderr)  # noqa: T201
+            print(_plain(json.dumps(fault, ensure_ascii=False)), file=sys.stderr)  # noqa: T201 - the one place that prints
             return code
-        print(f"error: {escaped(message)}", file=sys.stderr)  # noqa: T201
+        print(f"error: {escaped(message)}", file=sys.stderr)  # noqa: T201 - the one place that prints
         if hint:
-            print(f"hint: {escaped(hint)}", file=sys.stderr)  # noqa: T201
+            print(f"hint: {escaped(hint)}", file=sys.stderr)  # noqa: T201 - the one place that prints
     return code

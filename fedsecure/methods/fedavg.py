@@ -81,7 +81,7 @@ class FedAvg(ModelMethod):
         for done, index in enumerate(order, start=1):
             if ctx.cancelled():
                 raise Cancelled("training was asked to stop")
-            index = index.to(ctx.device)  # noqa: PLW2901
+            index = index.to(ctx.device)  # noqa: PLW2901 - the same batch, on the device
             optimizer.zero_grad(set_to_none=True)
             loss = F.cross_entropy(outputs(self.network, trained, x[index])[1], y[index])
             losses.append(float(loss.detach()))

@@ -85,7 +85,7 @@ def check_network(key: str, model: ModelSettings, task: ImageTask | TableTask) -
     if isinstance(model, MLPSettings):
         return
     if not isinstance(task, ImageTask):
-        raise ValueError(f"{key}.name {model.name!r} needs images (allowed for a table: 'mlp')")  # noqa: TRY004
+        raise ValueError(f"{key}.name {model.name!r} needs images (allowed for a table: 'mlp')")  # noqa: TRY004 - pydantic makes a line of it
     side = min(task.shape[1:])
     if isinstance(model, ConvNetSettings) and side + _grown(task) < 2**model.depth:
         most = side.bit_length() - 1

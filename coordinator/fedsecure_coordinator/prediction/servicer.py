@@ -171,7 +171,7 @@ class PredictionServicer(Base):
     ) -> Reply:
         context.add_callback(self._dispatcher.wake)
         wait_ms = min(request.wait_ms or self._limits.max_wait_ms, self._limits.max_wait_ms)
-        gone = lambda: not context.is_active()  # noqa: E731
+        gone = lambda: not context.is_active()  # noqa: E731 - shorter than a def for one expression
         return self._dispatcher.ask(analyst, node, request.plan_digest, body, wait_ms / 1000, gone)
 
     def _for_analyst(self, context: grpc.ServicerContext, analyst: str, answer: Callable[[], T]) -> T:
