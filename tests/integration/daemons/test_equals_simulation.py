@@ -52,7 +52,8 @@ def _run_and_compare(federation: Any, plans: list[Plan], node_records: Any) -> N
     for plan in plans:
         federation.finish(plan, seconds=240)
     for process in federation.processes.values():
-        assert process.wait(timeout=60) == 0
+        federation.wait(lambda process=process: process.poll() is not None, 60)
+        assert process.returncode == 0
     settings, journal = open_store(federation.root / "coordinator", "read")
     blobs = BlobStore(settings.store / "blobs")
     states = {row.digest: Tensors.from_bytes(blobs.get(row.server)) for row in journal.runs()}

@@ -79,6 +79,7 @@ class Script(CoordinatorServicer):
         self.refuse_upload: FedSecureError | None = None
         self.forget_acknowledgement = False
         self.ended: pb.Ended | None = None
+        self.ends_with_the_run = self.told_the_end = False
         self.clock_ms = 0
         self.federation = FEDERATION
         self.protocol = PROTOCOL
@@ -127,6 +128,8 @@ class Script(CoordinatorServicer):
         )  # fmt: skip
 
     def ListPlans(self, request: Any, context: Any) -> Any:
+        if self.ends_with_the_run and self.told_the_end:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "gone for good")
         return pb.ListPlansReply(
             plans=[
                 pb.OfferedPlan(
@@ -158,6 +161,7 @@ class Script(CoordinatorServicer):
                 if self.work and self.work[0].plan_digest in request.plan_digests:
                     return pb.NextWorkReply(exchange=self.work[0])
                 if not self.work and self.ended and self.ended.plan_digest in request.plan_digests:
+                    self.told_the_end = True
                     return pb.NextWorkReply(ended=self.ended)
             if time.monotonic() > end or not context.is_active():
                 return pb.NextWorkReply(nothing=pb.Nothing())

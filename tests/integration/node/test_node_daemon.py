@@ -51,6 +51,17 @@ def test_a_run_from_offer_to_end(site, script, plan_of):
     assert "completed" in node.text
 
 
+def test_a_coordinator_that_ends_with_its_last_run_is_not_waited_for(site, script, plan_of):
+    script.ends_with_the_run = True
+    script.offer(plan := plan_of())
+    script.ask(plan)
+    script.end(plan)
+    node = site.start(exit_when_done=True)
+    node.join(30)
+    assert node.error is None, node.text
+    assert script.told_the_end and "connecting again" not in node.text
+
+
 def test_the_log_is_on_disk_before_the_first_byte(site, script, plan_of):
     seen = []
     script.before_upload = lambda: seen.append((site.folder / "store" / "releases.jsonl").read_bytes())
