@@ -51,9 +51,9 @@ def _run_and_compare(federation: Any, plans: list[Plan], node_records: Any) -> N
     data = {node: node_records(index) for index, node in enumerate(federation.nodes)}
     for plan in plans:
         federation.finish(plan, seconds=240)
-    for process in federation.processes.values():
-        federation.wait(lambda process=process: process.poll() is not None, 60)
-        assert process.returncode == 0
+    processes = federation.processes.values()
+    federation.wait(lambda: all(process.poll() is not None for process in processes), 60)
+    assert [process.returncode for process in processes] == [0] * len(processes)
     settings, journal = open_store(federation.root / "coordinator", "read")
     blobs = BlobStore(settings.store / "blobs")
     states = {row.digest: Tensors.from_bytes(blobs.get(row.server)) for row in journal.runs()}
