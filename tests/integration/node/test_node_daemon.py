@@ -59,7 +59,8 @@ def test_a_coordinator_that_ends_with_its_last_run_is_not_waited_for(site, scrip
     node = site.start(exit_when_done=True)
     node.join(30)
     assert node.error is None, node.text
-    assert script.told_the_end and "connecting again" not in node.text
+    assert script.told_the_end
+    assert "connecting again" not in node.text
 
 
 def test_the_log_is_on_disk_before_the_first_byte(site, script, plan_of):
