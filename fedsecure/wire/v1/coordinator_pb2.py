@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#fedsecure/wire/v1/coordinator.proto\x12\x11\x66\x65\x64secure.wire.v1\"S\n\x0cHelloRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\"~\n\nHelloReply\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\x12\x13\n\x0b\x63hunk_bytes\x18\x06 \x01(\r\"#\n\x10ListPlansRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"?\n\x0eListPlansReply\x12-\n\x05plans\x18\x01 \x03(\x0b\x32\x1e.fedsecure.wire.v1.OfferedPlan\"l\n\x0bOfferedPlan\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x11\n\tcanonical\x18\x02 \x01(\x0c\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06joined\x18\x04 \x01(\x08\"3\n\x0bJoinRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\"7\n\tJoinReply\x12*\n\x05state\x18\x01 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\"E\n\rRefuseRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\r\n\x0bRefuseReply\"I\n\x0fNextWorkRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\x12\x14\n\x0cplan_digests\x18\x03 \x03(\t\"\xa2\x01\n\rNextWorkReply\x12-\n\x07nothing\x18\x01 \x01(\x0b\x32\x1a.fedsecure.wire.v1.NothingH\x00\x12/\n\x08\x65xchange\x18\x02 \x01(\x0b\x32\x1b.fedsecure.wire.v1.ExchangeH\x00\x12)\n\x05\x65nded\x18\x03 \x01(\x0b\x32\x18.fedsecure.wire.v1.EndedH\x00\x42\x06\n\x04work\"\t\n\x07Nothing\"\x9e\x01\n\x08\x45xchange\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x10\n\x08\x65xchange\x18\x04 \x01(\t\x12\x18\n\x10\x62roadcast_digest\x18\x05 \x01(\t\x12\x17\n\x0f\x62roadcast_bytes\x18\x06 \x01(\x04\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x07 \x01(\x04\"\x87\x01\n\x05\x45nded\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x16\n\x0eserving_digest\x18\x04 \x01(\t\x12\x15\n\rserving_bytes\x18\x05 \x01(\x04\"B\n\x0f\x44ownloadRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x8d\x02\n\tUploadKey\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x16\n\x0epayload_digest\x18\x06 \x01(\t\x12\x14\n\x0csummed_bytes\x18\x07 \x01(\x04\x12\x16\n\x0ereleased_bytes\x18\x08 \x01(\x04\x12/\n\x06summed\x18\t \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\x12\x31\n\x08released\x18\n \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\":\n\x0cTensorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"@\n\x13UploadOffsetRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\"5\n\x11UploadOffsetReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"I\n\x0cUploadHeader\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"Z\n\rUploadMessage\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.fedsecure.wire.v1.UploadHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"/\n\x0bUploadReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08*\x83\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_JOINING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x03\x12\x15\n\x11RUN_STATE_ABORTED\x10\x04\x32\x87\x05\n\x0b\x43oordinator\x12G\n\x05Hello\x12\x1f.fedsecure.wire.v1.HelloRequest\x1a\x1d.fedsecure.wire.v1.HelloReply\x12S\n\tListPlans\x12#.fedsecure.wire.v1.ListPlansRequest\x1a!.fedsecure.wire.v1.ListPlansReply\x12\x44\n\x04Join\x12\x1e.fedsecure.wire.v1.JoinRequest\x1a\x1c.fedsecure.wire.v1.JoinReply\x12J\n\x06Refuse\x12 .fedsecure.wire.v1.RefuseRequest\x1a\x1e.fedsecure.wire.v1.RefuseReply\x12P\n\x08NextWork\x12\".fedsecure.wire.v1.NextWorkRequest\x1a .fedsecure.wire.v1.NextWorkReply\x12J\n\x08\x44ownload\x12\".fedsecure.wire.v1.DownloadRequest\x1a\x18.fedsecure.wire.v1.Chunk0\x01\x12\\\n\x0cUploadOffset\x12&.fedsecure.wire.v1.UploadOffsetRequest\x1a$.fedsecure.wire.v1.UploadOffsetReply\x12L\n\x06Upload\x12 .fedsecure.wire.v1.UploadMessage\x1a\x1e.fedsecure.wire.v1.UploadReply(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#fedsecure/wire/v1/coordinator.proto\x12\x11\x66\x65\x64secure.wire.v1\"S\n\x0cHelloRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\"~\n\nHelloReply\x12\x12\n\nfederation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\r\x12\x0f\n\x07unix_ms\x18\x04 \x01(\x04\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\x12\x13\n\x0b\x63hunk_bytes\x18\x06 \x01(\r\"#\n\x10ListPlansRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"?\n\x0eListPlansReply\x12-\n\x05plans\x18\x01 \x03(\x0b\x32\x1e.fedsecure.wire.v1.OfferedPlan\"l\n\x0bOfferedPlan\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x11\n\tcanonical\x18\x02 \x01(\x0c\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06joined\x18\x04 \x01(\x08\"3\n\x0bJoinRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\"7\n\tJoinReply\x12*\n\x05state\x18\x01 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\"E\n\rRefuseRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\r\n\x0bRefuseReply\"I\n\x0fNextWorkRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\x12\x14\n\x0cplan_digests\x18\x03 \x03(\t\"\xc9\x01\n\rNextWorkReply\x12-\n\x07nothing\x18\x01 \x01(\x0b\x32\x1a.fedsecure.wire.v1.NothingH\x00\x12/\n\x08\x65xchange\x18\x02 \x01(\x0b\x32\x1b.fedsecure.wire.v1.ExchangeH\x00\x12)\n\x05\x65nded\x18\x03 \x01(\x0b\x32\x18.fedsecure.wire.v1.EndedH\x00\x12%\n\x03leg\x18\x04 \x01(\x0b\x32\x16.fedsecure.wire.v1.LegH\x00\x42\x06\n\x04work\"\t\n\x07Nothing\"\xc5\x01\n\x08\x45xchange\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x10\n\x08\x65xchange\x18\x04 \x01(\t\x12\x18\n\x10\x62roadcast_digest\x18\x05 \x01(\t\x12\x17\n\x0f\x62roadcast_bytes\x18\x06 \x01(\x04\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x07 \x01(\x04\x12\x15\n\rcohort_digest\x18\x08 \x01(\t\x12\x0e\n\x06result\x18\t \x01(\x0c\"\x9b\x01\n\x03Leg\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x10\n\x08\x65xchange\x18\x04 \x01(\t\x12\x15\n\rconfig_digest\x18\x05 \x01(\t\x12\x0b\n\x03leg\x18\x06 \x01(\r\x12\x0f\n\x07message\x18\x07 \x01(\x0c\x12\x18\n\x10\x64\x65\x61\x64line_unix_ms\x18\x08 \x01(\x04\"\x87\x01\n\x05\x45nded\x12\x13\n\x0bplan_digest\x18\x01 \x01(\t\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.fedsecure.wire.v1.RunState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x16\n\x0eserving_digest\x18\x04 \x01(\t\x12\x15\n\rserving_bytes\x18\x05 \x01(\x04\"B\n\x0f\x44ownloadRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x8d\x02\n\tUploadKey\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x16\n\x0epayload_digest\x18\x06 \x01(\t\x12\x14\n\x0csummed_bytes\x18\x07 \x01(\x04\x12\x16\n\x0ereleased_bytes\x18\x08 \x01(\x04\x12/\n\x06summed\x18\t \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\x12\x31\n\x08released\x18\n \x03(\x0b\x32\x1f.fedsecure.wire.v1.TensorHeader\":\n\x0cTensorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"@\n\x13UploadOffsetRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\"5\n\x11UploadOffsetReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"I\n\x0cUploadHeader\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.fedsecure.wire.v1.UploadKey\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"Z\n\rUploadMessage\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.fedsecure.wire.v1.UploadHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"/\n\x0bUploadReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"?\n\x15\x43ohortManifestRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x15\n\rcohort_digest\x18\x02 \x01(\t\"\'\n\x13\x43ohortManifestReply\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\"\x83\x01\n\tLegAnswer\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x15\n\rconfig_digest\x18\x03 \x01(\t\x12\x0b\n\x03leg\x18\x04 \x01(\r\x12\x11\n\x07message\x18\x05 \x01(\x0cH\x00\x12\x0f\n\x05\x61\x62ort\x18\x06 \x01(\x0cH\x00\x42\x08\n\x06\x61nswer\"\n\n\x08LegReply\"K\n\x0cMaskedHeader\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\x12\x15\n\rconfig_digest\x18\x03 \x01(\t\"k\n\rMaskedMessage\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.fedsecure.wire.v1.MaskedHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04\x64one\x18\x03 \x01(\x0cH\x00\x42\x06\n\x04part*\x83\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_JOINING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x03\x12\x15\n\x11RUN_STATE_ABORTED\x10\x04\x32\x84\x07\n\x0b\x43oordinator\x12G\n\x05Hello\x12\x1f.fedsecure.wire.v1.HelloRequest\x1a\x1d.fedsecure.wire.v1.HelloReply\x12S\n\tListPlans\x12#.fedsecure.wire.v1.ListPlansRequest\x1a!.fedsecure.wire.v1.ListPlansReply\x12\x44\n\x04Join\x12\x1e.fedsecure.wire.v1.JoinRequest\x1a\x1c.fedsecure.wire.v1.JoinReply\x12J\n\x06Refuse\x12 .fedsecure.wire.v1.RefuseRequest\x1a\x1e.fedsecure.wire.v1.RefuseReply\x12P\n\x08NextWork\x12\".fedsecure.wire.v1.NextWorkRequest\x1a .fedsecure.wire.v1.NextWorkReply\x12J\n\x08\x44ownload\x12\".fedsecure.wire.v1.DownloadRequest\x1a\x18.fedsecure.wire.v1.Chunk0\x01\x12\\\n\x0cUploadOffset\x12&.fedsecure.wire.v1.UploadOffsetRequest\x1a$.fedsecure.wire.v1.UploadOffsetReply\x12L\n\x06Upload\x12 .fedsecure.wire.v1.UploadMessage\x1a\x1e.fedsecure.wire.v1.UploadReply(\x01\x12\x62\n\x0e\x43ohortManifest\x12(.fedsecure.wire.v1.CohortManifestRequest\x1a&.fedsecure.wire.v1.CohortManifestReply\x12\x46\n\tAnswerLeg\x12\x1c.fedsecure.wire.v1.LegAnswer\x1a\x1b.fedsecure.wire.v1.LegReply\x12O\n\x0cUploadMasked\x12 .fedsecure.wire.v1.MaskedMessage\x1a\x1b.fedsecure.wire.v1.LegReply(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fedsecure.wire.v1.coordinator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RUNSTATE']._serialized_start=1990
-  _globals['_RUNSTATE']._serialized_end=2121
+  _globals['_RUNSTATE']._serialized_start=2664
+  _globals['_RUNSTATE']._serialized_end=2795
   _globals['_HELLOREQUEST']._serialized_start=58
   _globals['_HELLOREQUEST']._serialized_end=141
   _globals['_HELLOREPLY']._serialized_start=143
@@ -54,31 +54,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEXTWORKREQUEST']._serialized_start=679
   _globals['_NEXTWORKREQUEST']._serialized_end=752
   _globals['_NEXTWORKREPLY']._serialized_start=755
-  _globals['_NEXTWORKREPLY']._serialized_end=917
-  _globals['_NOTHING']._serialized_start=919
-  _globals['_NOTHING']._serialized_end=928
-  _globals['_EXCHANGE']._serialized_start=931
-  _globals['_EXCHANGE']._serialized_end=1089
-  _globals['_ENDED']._serialized_start=1092
-  _globals['_ENDED']._serialized_end=1227
-  _globals['_DOWNLOADREQUEST']._serialized_start=1229
-  _globals['_DOWNLOADREQUEST']._serialized_end=1295
-  _globals['_CHUNK']._serialized_start=1297
-  _globals['_CHUNK']._serialized_end=1318
-  _globals['_UPLOADKEY']._serialized_start=1321
-  _globals['_UPLOADKEY']._serialized_end=1590
-  _globals['_TENSORHEADER']._serialized_start=1592
-  _globals['_TENSORHEADER']._serialized_end=1650
-  _globals['_UPLOADOFFSETREQUEST']._serialized_start=1652
-  _globals['_UPLOADOFFSETREQUEST']._serialized_end=1716
-  _globals['_UPLOADOFFSETREPLY']._serialized_start=1718
-  _globals['_UPLOADOFFSETREPLY']._serialized_end=1771
-  _globals['_UPLOADHEADER']._serialized_start=1773
-  _globals['_UPLOADHEADER']._serialized_end=1846
-  _globals['_UPLOADMESSAGE']._serialized_start=1848
-  _globals['_UPLOADMESSAGE']._serialized_end=1938
-  _globals['_UPLOADREPLY']._serialized_start=1940
-  _globals['_UPLOADREPLY']._serialized_end=1987
-  _globals['_COORDINATOR']._serialized_start=2124
-  _globals['_COORDINATOR']._serialized_end=2771
+  _globals['_NEXTWORKREPLY']._serialized_end=956
+  _globals['_NOTHING']._serialized_start=958
+  _globals['_NOTHING']._serialized_end=967
+  _globals['_EXCHANGE']._serialized_start=970
+  _globals['_EXCHANGE']._serialized_end=1167
+  _globals['_LEG']._serialized_start=1170
+  _globals['_LEG']._serialized_end=1325
+  _globals['_ENDED']._serialized_start=1328
+  _globals['_ENDED']._serialized_end=1463
+  _globals['_DOWNLOADREQUEST']._serialized_start=1465
+  _globals['_DOWNLOADREQUEST']._serialized_end=1531
+  _globals['_CHUNK']._serialized_start=1533
+  _globals['_CHUNK']._serialized_end=1554
+  _globals['_UPLOADKEY']._serialized_start=1557
+  _globals['_UPLOADKEY']._serialized_end=1826
+  _globals['_TENSORHEADER']._serialized_start=1828
+  _globals['_TENSORHEADER']._serialized_end=1886
+  _globals['_UPLOADOFFSETREQUEST']._serialized_start=1888
+  _globals['_UPLOADOFFSETREQUEST']._serialized_end=1952
+  _globals['_UPLOADOFFSETREPLY']._serialized_start=1954
+  _globals['_UPLOADOFFSETREPLY']._serialized_end=2007
+  _globals['_UPLOADHEADER']._serialized_start=2009
+  _globals['_UPLOADHEADER']._serialized_end=2082
+  _globals['_UPLOADMESSAGE']._serialized_start=2084
+  _globals['_UPLOADMESSAGE']._serialized_end=2174
+  _globals['_UPLOADREPLY']._serialized_start=2176
+  _globals['_UPLOADREPLY']._serialized_end=2223
+  _globals['_COHORTMANIFESTREQUEST']._serialized_start=2225
+  _globals['_COHORTMANIFESTREQUEST']._serialized_end=2288
+  _globals['_COHORTMANIFESTREPLY']._serialized_start=2290
+  _globals['_COHORTMANIFESTREPLY']._serialized_end=2329
+  _globals['_LEGANSWER']._serialized_start=2332
+  _globals['_LEGANSWER']._serialized_end=2463
+  _globals['_LEGREPLY']._serialized_start=2465
+  _globals['_LEGREPLY']._serialized_end=2475
+  _globals['_MASKEDHEADER']._serialized_start=2477
+  _globals['_MASKEDHEADER']._serialized_end=2552
+  _globals['_MASKEDMESSAGE']._serialized_start=2554
+  _globals['_MASKEDMESSAGE']._serialized_end=2661
+  _globals['_COORDINATOR']._serialized_start=2798
+  _globals['_COORDINATOR']._serialized_end=3698
 # @@protoc_insertion_point(module_scope)

@@ -111,21 +111,23 @@ class NextWorkRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., wait_ms: _Optional[int] = ..., plan_digests: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NextWorkReply(_message.Message):
-    __slots__ = ("nothing", "exchange", "ended")
+    __slots__ = ("nothing", "exchange", "ended", "leg")
     NOTHING_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    LEG_FIELD_NUMBER: _ClassVar[int]
     nothing: Nothing
     exchange: Exchange
     ended: Ended
-    def __init__(self, nothing: _Optional[_Union[Nothing, _Mapping]] = ..., exchange: _Optional[_Union[Exchange, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
+    leg: Leg
+    def __init__(self, nothing: _Optional[_Union[Nothing, _Mapping]] = ..., exchange: _Optional[_Union[Exchange, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., leg: _Optional[_Union[Leg, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Exchange(_message.Message):
-    __slots__ = ("plan_digest", "round", "attempt", "exchange", "broadcast_digest", "broadcast_bytes", "deadline_unix_ms")
+    __slots__ = ("plan_digest", "round", "attempt", "exchange", "broadcast_digest", "broadcast_bytes", "deadline_unix_ms", "cohort_digest", "result")
     PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +135,8 @@ class Exchange(_message.Message):
     BROADCAST_DIGEST_FIELD_NUMBER: _ClassVar[int]
     BROADCAST_BYTES_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    COHORT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
     plan_digest: str
     round: int
     attempt: int
@@ -140,7 +144,29 @@ class Exchange(_message.Message):
     broadcast_digest: str
     broadcast_bytes: int
     deadline_unix_ms: int
-    def __init__(self, plan_digest: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., exchange: _Optional[str] = ..., broadcast_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ...) -> None: ...
+    cohort_digest: str
+    result: bytes
+    def __init__(self, plan_digest: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., exchange: _Optional[str] = ..., broadcast_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., deadline_unix_ms: _Optional[int] = ..., cohort_digest: _Optional[str] = ..., result: _Optional[bytes] = ...) -> None: ...
+
+class Leg(_message.Message):
+    __slots__ = ("plan_digest", "round", "attempt", "exchange", "config_digest", "leg", "message", "deadline_unix_ms")
+    PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    plan_digest: str
+    round: int
+    attempt: int
+    exchange: str
+    config_digest: str
+    leg: int
+    message: bytes
+    deadline_unix_ms: int
+    def __init__(self, plan_digest: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., exchange: _Optional[str] = ..., config_digest: _Optional[str] = ..., leg: _Optional[int] = ..., message: _Optional[bytes] = ..., deadline_unix_ms: _Optional[int] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("plan_digest", "state", "reason", "serving_digest", "serving_bytes")
@@ -243,3 +269,57 @@ class UploadReply(_message.Message):
     offset: int
     complete: bool
     def __init__(self, offset: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class CohortManifestRequest(_message.Message):
+    __slots__ = ("node_id", "cohort_digest")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    COHORT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    cohort_digest: str
+    def __init__(self, node_id: _Optional[str] = ..., cohort_digest: _Optional[str] = ...) -> None: ...
+
+class CohortManifestReply(_message.Message):
+    __slots__ = ("manifest",)
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    manifest: bytes
+    def __init__(self, manifest: _Optional[bytes] = ...) -> None: ...
+
+class LegAnswer(_message.Message):
+    __slots__ = ("node_id", "plan_digest", "config_digest", "leg", "message", "abort")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ABORT_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    plan_digest: str
+    config_digest: str
+    leg: int
+    message: bytes
+    abort: bytes
+    def __init__(self, node_id: _Optional[str] = ..., plan_digest: _Optional[str] = ..., config_digest: _Optional[str] = ..., leg: _Optional[int] = ..., message: _Optional[bytes] = ..., abort: _Optional[bytes] = ...) -> None: ...
+
+class LegReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MaskedHeader(_message.Message):
+    __slots__ = ("node_id", "plan_digest", "config_digest")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    plan_digest: str
+    config_digest: str
+    def __init__(self, node_id: _Optional[str] = ..., plan_digest: _Optional[str] = ..., config_digest: _Optional[str] = ...) -> None: ...
+
+class MaskedMessage(_message.Message):
+    __slots__ = ("header", "chunk", "done")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    header: MaskedHeader
+    chunk: bytes
+    done: bytes
+    def __init__(self, header: _Optional[_Union[MaskedHeader, _Mapping]] = ..., chunk: _Optional[bytes] = ..., done: _Optional[bytes] = ...) -> None: ...

@@ -78,6 +78,21 @@ class CoordinatorStub:
                 request_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.UploadMessage.SerializeToString,
                 response_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.UploadReply.FromString,
                 _registered_method=True)
+        self.CohortManifest = channel.unary_unary(
+                '/fedsecure.wire.v1.Coordinator/CohortManifest',
+                request_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.CohortManifestRequest.SerializeToString,
+                response_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.CohortManifestReply.FromString,
+                _registered_method=True)
+        self.AnswerLeg = channel.unary_unary(
+                '/fedsecure.wire.v1.Coordinator/AnswerLeg',
+                request_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegAnswer.SerializeToString,
+                response_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegReply.FromString,
+                _registered_method=True)
+        self.UploadMasked = channel.stream_unary(
+                '/fedsecure.wire.v1.Coordinator/UploadMasked',
+                request_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.MaskedMessage.SerializeToString,
+                response_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegReply.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServicer:
@@ -143,6 +158,28 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CohortManifest(self, request, context):
+        """Secure aggregation. The messages inside are those of fedsecure.secagg.v1, which the coordinator relays.
+        The manifest of a cohort whose sums this node takes part in, as its operators signed it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnswerLeg(self, request, context):
+        """A node's answer to a leg of a session, or its abort. Idempotent by its bytes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UploadMasked(self, request_iterator, context):
+        """A node's answer to the leg that carries its masked vectors: header, chunks stream by stream, and what ends it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -185,6 +222,21 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.Upload,
                     request_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.UploadMessage.FromString,
                     response_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.UploadReply.SerializeToString,
+            ),
+            'CohortManifest': grpc.unary_unary_rpc_method_handler(
+                    servicer.CohortManifest,
+                    request_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.CohortManifestRequest.FromString,
+                    response_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.CohortManifestReply.SerializeToString,
+            ),
+            'AnswerLeg': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerLeg,
+                    request_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegAnswer.FromString,
+                    response_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegReply.SerializeToString,
+            ),
+            'UploadMasked': grpc.stream_unary_rpc_method_handler(
+                    servicer.UploadMasked,
+                    request_deserializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.MaskedMessage.FromString,
+                    response_serializer=fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -407,6 +459,87 @@ class Coordinator:
             '/fedsecure.wire.v1.Coordinator/Upload',
             fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.UploadMessage.SerializeToString,
             fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.UploadReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CohortManifest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedsecure.wire.v1.Coordinator/CohortManifest',
+            fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.CohortManifestRequest.SerializeToString,
+            fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.CohortManifestReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnswerLeg(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedsecure.wire.v1.Coordinator/AnswerLeg',
+            fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegAnswer.SerializeToString,
+            fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UploadMasked(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/fedsecure.wire.v1.Coordinator/UploadMasked',
+            fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.MaskedMessage.SerializeToString,
+            fedsecure_dot_wire_dot_v1_dot_coordinator__pb2.LegReply.FromString,
             options,
             channel_credentials,
             insecure,
