@@ -37,6 +37,7 @@ class Constants:
     side: int = 16
     width: int = 8
     crop: float = 1.0
+    batch: int = 128
     lr: float = 0.02
     route_lr: float = 0.01
 
@@ -66,7 +67,7 @@ class Cell:
     def name(self) -> str:
         c = self.constants
         shifts = f"g{c.gain:g}-s{c.ramp:g}-c{c.crop:g}"
-        size = f"t{c.rounds}-n{c.share:g}-p{c.side}-w{c.width}-lr{c.lr:g}-{c.route_lr:g}"
+        size = f"t{c.rounds}-n{c.share:g}-p{c.side}-w{c.width}-b{c.batch}-lr{c.lr:g}-{c.route_lr:g}"
         return f"{shifts}-{size}/inter{self.alpha_inter:g}-intra{self.alpha_intra:g}/{self.label}/seed{self.seed}"
 
     def plan(self) -> dict[str, Any]:
@@ -92,16 +93,16 @@ class Cell:
         }  # fmt: skip
 
     def _method(self) -> dict[str, Any]:
-        lr = self.constants.lr
+        lr, batch = self.constants.lr, self.constants.batch
         router = {
             "name": "lenet", "channels": [8, 16], "groups": [4, 4], "hidden": 64, "padding": 2, "embedding": 32,
         }  # fmt: skip
         if self.method == "fedavg":
             return {
-                "name": "fedavg", "local_steps": 10, "batch": 128, "lr": lr, "schedule": "cosine",
+                "name": "fedavg", "local_steps": 10, "batch": batch, "lr": lr, "schedule": "cosine",
                 "momentum": 0.9, "weight_decay": 5e-4,
             }  # fmt: skip
-        steps = {"predict": {"lr": lr}, "route": {"lr": self.constants.route_lr}}
+        steps = {"predict": {"lr": lr, "batch": batch}, "route": {"lr": self.constants.route_lr, "batch": batch}}
         if self.method == "feddrm-shared":
             return {"name": "feddrm", "backbone": "shared", "branch": 32, **steps}
         if self.method == "feddrm":
