@@ -110,6 +110,11 @@ class CoordinatorClient:
             self._stub.Refuse, pb.RefuseRequest(node_id=self._node, plan_digest=digest, reason=reason[:MAX_REASON])
         )
 
+    def cohort_manifest(self, digest: str) -> bytes:
+        """The manifest (JSON, unchecked) of the cohort with this digest, as the coordinator has it."""
+        request = pb.CohortManifestRequest(node_id=self._node, cohort_digest=digest)
+        return cast(bytes, self._call(self._stub.CohortManifest, request).manifest)
+
     def next_work(self, digests: list[str], wait_ms: int, wake: Callable[[], bool]) -> pb.NextWorkReply | None:
         """Ask what to do; waits at most ``wait_ms``. ``None`` when ``wake`` said that something changed here first."""
         request = pb.NextWorkRequest(node_id=self._node, wait_ms=wait_ms, plan_digests=digests)

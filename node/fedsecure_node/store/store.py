@@ -1,10 +1,10 @@
 """The node's store: one private folder with everything that must outlive the process.
 
-``store.db`` (plans, decisions, runs, private seeds, exchanges, counts of refused queries, the log's signed
-head), ``local/`` (local state, never
-leaves), ``serving/`` (shared parameters of runs that are over, to answer queries with), ``releases/`` (the exact bytes
-that left or wait to), ``policies/`` (each policy that a release or an answer was checked against) and
-``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to anyone.
+``store.db`` (plans, decisions, runs, private seeds, exchanges, counts of refused queries, trusted manifests of
+cohorts, the log's signed head), ``local/`` (local state, never leaves), ``serving/`` (shared parameters of runs that
+are over, to answer queries with), ``releases/`` (the exact bytes that left or wait to), ``policies/`` (each policy that
+a release or an answer was checked against) and ``releases.jsonl`` (the signed log). Everything is durable before it is
+acknowledged to anyone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fedsecure.errors import ConfigError, StoreError
 from fedsecure.files import exists, faults, private_folder, remove_unfinished, write_durably
 from fedsecure_node.log.chain import Head
 from fedsecure_node.store.database import Database
+from fedsecure_node.store.pinbook import PinBook
 from fedsecure_node.store.planbook import PlanBook
 from fedsecure_node.store.refusalbook import RefusalBook
 from fedsecure_node.store.runbook import RunBook
@@ -62,6 +63,7 @@ class Store:
             raise ConfigError(f"{folder}: no store yet", hint="start the node once: fedsecure node run")
         self.folder = private_folder(folder)
         self.database = Database(folder / "store.db", create=create)
+        self.pins = PinBook(self.database)
         self.plans = PlanBook(self.database)
         self.runs = RunBook(self.database, folder)
         self.serving = ServingBook(self.database, folder)

@@ -1,0 +1,1 @@
+"""Sums under masks: the cohorts that may be summed, and the sessions that sum them."""

@@ -1,0 +1,1 @@
+"""The node in sums under masks: whom it may be summed with, and its part in each session."""
