@@ -71,10 +71,13 @@ class CondensationRules(Settings):
 
 class ReleaseRules(Settings):
     """Rules for what leaves. ``hold``: every release waits until a person says ``node release`` or ``node
-    refuse``. ``max_bytes`` of one release and ``max_bytes_per_run`` of all releases of a run: a plan that can need more
-    is refused, and the gate counts them again as they leave."""
+    refuse``. ``masks``: ``required`` lets nothing that is to be summed leave but inside a masked sum; a plan that says
+    otherwise is refused, and so is the exchange itself. ``plan``: as the plan says. ``max_bytes`` of one release and
+    ``max_bytes_per_run`` of all releases of a run: a plan that can need more is refused, and the gate counts them again
+    as they leave."""
 
     hold: bool = False
+    masks: Literal["plan", "required"] = "plan"
     max_bytes: int = Field(64 * 2**20, ge=1)
     max_bytes_per_run: int = Field(2**30, ge=1)
 
@@ -226,6 +229,11 @@ class Policy(Settings):
     def _release_violations(self, plan: Plan) -> Iterator[str]:
         """What a node may have to send, before anything is computed."""
         rules, most = self.release, release_bytes(plan) + header_bytes(plan)
+        if rules.masks == "required" and plan.secagg == "off" and plan.method.name != "feddm":  # which sums nothing
+            yield (
+                "release.masks: secagg 'off' shows the coordinator what this node adds to each sum (allowed: 'required',"
+                " 'optional')"
+            )
         if most > rules.max_bytes:
             yield f"release.max_bytes: a release of up to {most} bytes (allowed: <= {rules.max_bytes})"
         if most * plan.rounds > rules.max_bytes_per_run:

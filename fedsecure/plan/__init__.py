@@ -12,13 +12,19 @@ from pydantic import Field, model_validator
 
 from fedsecure.config import NODE_ID, NodeId, Settings, canonical_json, load_toml, named_pattern, validate
 from fedsecure.data.settings import Simulation, anchored_simulation
-from fedsecure.errors import RemoteProtocolError
+from fedsecure.errors import ConfigError, RemoteProtocolError
 from fedsecure.files import shown
-from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedAvgSettings, RoutedSettings
+from fedsecure.plan.methods import (
+    AnyMethodSettings,
+    CondensationSettings,
+    FedAvgSettings,
+    RoutedSettings,
+)
 from fedsecure.plan.models import ModelSettings, check_network
 from fedsecure.plan.presets import preset_settings
 from fedsecure.plan.size import check_size
 from fedsecure.plan.task import Task
+from fedsecure.secagg.threshold import Threshold
 
 __all__ = ["NODE_ID", "Cohort", "Deadlines", "NodeId", "Plan", "load_plan"]
 
@@ -52,7 +58,13 @@ class Deadlines(Settings):
 
 
 class Plan(Settings):
-    """The immutable description of a run. Construct with ``load_plan`` or ``Plan.from_wire``."""
+    """The immutable description of a run. Construct with ``load_plan`` or ``Plan.from_wire``.
+
+    ``secagg``: whether what nodes sum is masked, so that the coordinator learns the sum alone. ``required``: it is.
+    ``optional``: it is when, as the run starts, the coordinator holds a manifest of exactly these nodes that all of
+    them signed. ``off``: it is not. Other than ``off`` needs ``cohort.nodes``, 3 to 64 of them, and a
+    ``cohort.min_nodes`` that is at least the threshold, two thirds of them rounded down and one.
+    """
 
     format: Literal[1]
     name: str = Field(
@@ -65,6 +77,7 @@ class Plan(Settings):
     seed: int = Field(0, ge=0, lt=2**53)
     rounds: int = Field(ge=1, le=100_000)
     randomness: Literal["private", "plan"] = "private"
+    secagg: Literal["required", "optional", "off"] = "off"
     task: Task
     model: ModelSettings
     method: AnyMethodSettings
@@ -84,8 +97,27 @@ class Plan(Settings):
                     f"method {self.method.name!r} has a row for every node, and cohort.nodes names "
                     f"{len(self.cohort.nodes)} (name them all, at least {MIN_ROUTED})"
                 )
+        if self.secagg != "off":
+            self._check_masked()
         check_size(self)
         return self
+
+    def _check_masked(self) -> None:
+        """Raise ``ValueError`` unless this method's sums can be masked among the nodes that the plan names."""
+        asked = f"secagg {self.secagg!r}"
+        if self.method.name == "feddm":
+            raise ValueError(f"{asked}: method 'feddm' sums nothing, so nothing is masked (allowed: 'off')")
+        if not self.cohort.nodes:
+            raise ValueError(f"{asked}: cohort.nodes is empty (name the nodes that will be summed together, 3 to 64)")
+        try:
+            threshold = Threshold(len(self.cohort.nodes))
+        except ConfigError as error:
+            raise ValueError(f"{asked}: cohort.nodes names {len(self.cohort.nodes)} (allowed: 3 to 64)") from error
+        if self.cohort.min_nodes < threshold.required:
+            raise ValueError(
+                f"{asked}: cohort.min_nodes {self.cohort.min_nodes} where no sum is unmasked of fewer than "
+                f"{threshold.required} of {threshold.nodes} nodes (allowed: >= {threshold.required})"
+            )
 
     def canonical(self) -> bytes:
         """The exact bytes whose SHA-256 is the plan's identity, and which travel."""

@@ -159,6 +159,47 @@ def test_every_fault_is_one_line_with_file_and_key(tmp_path: Path, old: str, new
     assert "\n" not in str(caught.value)
 
 
+COHORT = "[cohort]\nmin_nodes = {least}\nnodes = {nodes}\n[task]"
+
+
+@pytest.mark.parametrize(
+    ("secagg", "nodes", "least", "says"),
+    [
+        ("required", [], 3, "secagg 'required': cohort.nodes is empty"),
+        ("optional", [], 3, "secagg 'optional': cohort.nodes is empty"),
+        ("required", ["a", "b"], 1, "secagg 'required': cohort.nodes names 2 (allowed: 3 to 64)"),
+        ("required", [f"n{i}" for i in range(65)], 44, "cohort.nodes names 65 (allowed: 3 to 64)"),
+        ("optional", ["a", "b", "c", "d", "e"], 3, "cohort.min_nodes 3 where no sum is unmasked of fewer than 4 of 5"),
+        ("on", ["a", "b", "c"], 3, "secagg: 'on' is not one of 'required', 'optional' or 'off'"),
+    ],
+)
+def test_a_cohort_that_cannot_be_masked_is_refused_in_one_line(
+    tmp_path: Path, secagg: str, nodes: list[str], least: int, says: str
+) -> None:
+    text = TEXT.replace("[task]", COHORT.format(least=least, nodes=nodes)).replace(
+        "rounds = 3", f'rounds = 3\nsecagg = "{secagg}"'
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_plan(write(tmp_path, text))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secagg", ["required", "optional"])
+def test_masks_are_part_of_the_identity_and_off_by_default(tmp_path: Path, secagg: str) -> None:
+    text = TEXT.replace("[task]", COHORT.format(least=4, nodes=["a", "b", "c", "d", "e"]))
+    plain, _ = load_plan(write(tmp_path, text))
+    masked, _ = load_plan(write(tmp_path, text.replace("rounds = 3", f'rounds = 3\nsecagg = "{secagg}"')))
+    assert (plain.secagg, masked.secagg) == ("off", secagg)
+    assert plain.digest() != masked.digest()
+
+
+def test_a_method_that_sums_nothing_has_nothing_to_mask(tmp_path: Path) -> None:
+    text = TEXT.replace("rounds = 3", 'rounds = 3\nsecagg = "required"').replace('"fedaf"', '"feddm"')
+    with pytest.raises(ConfigError, match="method 'feddm' sums nothing, so nothing is masked"):
+        load_plan(write(tmp_path, text.replace("[task]", COHORT.format(least=3, nodes=["a", "b", "c"]))))
+
+
 def test_images_for_a_table_and_the_reverse_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs images"):
         load_plan(write(tmp_path, TABLE.replace('{name = "mlp"}', '{name = "convnet"}')))

@@ -122,6 +122,22 @@ def test_bytes_that_a_plan_can_need_are_refused_before_anything_is_computed() ->
     ]
 
 
+COHORT = {"min_nodes": 3, "nodes": ["a", "b", "c"]}
+
+
+def test_a_policy_that_requires_masks_refuses_plain_sums_and_nothing_else() -> None:
+    rules = policy(plans={"methods": ["fedaf", "feddm"]}, release={"masks": "required"})
+    broken = rules.violations(plan(cohort=COHORT))
+    assert len(broken) == 1
+    assert broken[0].startswith("release.masks: secagg 'off'")
+    with pytest.raises(PolicyError, match=r"release\.masks"):
+        rules.check_plan(plan(cohort=COHORT))
+    for masked in ("required", "optional"):
+        assert rules.violations(plan(cohort=COHORT, secagg=masked)) == []
+    assert rules.violations(plan({"name": "feddm"})) == []
+    assert policy().violations(plan(cohort=COHORT)) == []
+
+
 def test_all_broken_rules_are_named_at_once() -> None:
     assert len(policy().violations(plan({"init": "real", "ipc": 99}, rounds=1000))) == 3
 
