@@ -7,12 +7,10 @@ happens outside the lock, in the worker.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.rounds.events import (
     Abort,
     Action,
@@ -30,6 +28,7 @@ from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.journal import Journal, Published, RunRow
 from fedsecure_coordinator.notices import Notice, describe
 from fedsecure_coordinator.runs import BroadcastFailed, BuildMethod, Run, run_state
+from fedsecure_coordinator.runtable import RunTable
 
 __all__ = ["Registry"]
 
@@ -38,7 +37,7 @@ def _nothing() -> None:
     """Nothing else to write."""
 
 
-class Registry:
+class Registry(RunTable):
     """All runs of a coordinator.
 
     ``clock``: milliseconds since 1970. ``listen`` is called with every notice, after it is durable. Runs that the
@@ -54,14 +53,10 @@ class Registry:
         clock: Callable[[], int],
         listen: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        self.journal, self.blobs, self.clock = journal, blobs, clock
+        super().__init__(journal)
+        self.blobs, self.clock = blobs, clock
         self.build_method, self._listen = build_method, listen
-        self.changed = threading.Condition(threading.RLock())
         self.closing = False
-        self.ready = False
-        self._runs: dict[str, Run] = {}
-        self._ended: dict[str, RunRow] = {}
-        self._ended_before: set[str] = set()
         self._due: list[str] = []
         self._fresh: set[str] = set()
         self._exchange_over: Callable[[str], None] = lambda digest: None
@@ -77,19 +72,6 @@ class Registry:
             self.changed.notify_all()
 
     # Taking up runs ---------------------------------------------------------------------------------------------------
-    def unprepared(self) -> list[RunRow]:
-        """Rows in the journal that are not in memory yet, submitted since or from before a restart, in the order to
-        take them up: ended ones, which cost nothing, then those that nodes know, then new ones."""
-        with self.changed:
-            if not set(self.journal.digests()) - set(self._runs) - set(self._ended):
-                return []
-            rows = [r for r in self.journal.runs() if r.digest not in self._runs and r.digest not in self._ended]
-        return sorted(rows, key=lambda r: (not r.ended, not r.server, r.created_ms, r.digest))
-
-    def being_prepared(self, digest: str) -> bool:
-        """Whether the journal holds this run and memory does not yet."""
-        return digest not in self._runs and digest not in self._ended and digest in self.journal.digests()
-
     def take_up_ended(self, row: RunRow) -> None:
         """Know a run that was over before this process began."""
         with self.changed:
@@ -266,47 +248,3 @@ class Registry:
             for digest in self.blobs.digests():
                 if digest not in needed:
                     self.blobs.remove(digest)
-
-    # Looking ----------------------------------------------------------------------------------------------------------
-    def running(self) -> list[Run]:
-        """Runs that have not ended. Hold ``changed`` while looking at them."""
-        return list(self._runs.values())
-
-    def run(self, digest: str) -> Run | None:
-        """The run, if it has not ended. Hold ``changed`` while looking at it."""
-        return self._runs.get(digest)
-
-    def ended(self) -> dict[str, RunRow]:
-        """Final rows of the runs that are over."""
-        with self.changed:
-            return dict(self._ended)
-
-    def ended_here(self) -> set[str]:
-        """Digests of the runs that ended since this process began."""
-        with self.changed:
-            return set(self._ended) - self._ended_before
-
-    def idle(self) -> bool:
-        """Whether no run is left to do, submitted ones included."""
-        with self.changed:
-            return not self._runs and not self.unprepared()
-
-    def open_run(self, digest: str) -> Run:
-        """The run, if it has not ended. Raises ``RemoteProtocolError`` saying that it is over, or not known, or
-        ``WireError`` while it is being prepared."""
-        run = self._runs.get(digest)
-        if run is not None:
-            return run
-        if digest in self._ended:
-            row = self._ended[digest]
-            raise RemoteProtocolError(
-                f"run {digest[:12]} is over: {row.phase}" + (f" ({row.reason})" if row.reason else "")
-            )
-        if digest in self.journal.digests():
-            raise WireError(f"run {digest[:12]} is being prepared", hint="try again in a moment")
-        raise RemoteProtocolError(f"run {digest[:12]!r} is not known here", hint="list the plans on offer")
-
-    def require_ready(self) -> None:
-        """Raise ``WireError`` until this process knows which runs the journal holds: none of them may seem unknown."""
-        if not self.ready:
-            raise WireError("the coordinator is starting", hint="try again in a moment")
