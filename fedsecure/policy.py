@@ -231,8 +231,8 @@ class Policy(Settings):
         rules, most = self.release, release_bytes(plan) + header_bytes(plan)
         if rules.masks == "required" and plan.secagg == "off" and plan.method.name != "feddm":  # which sums nothing
             yield (
-                "release.masks: secagg 'off' shows the coordinator what this node adds to each sum (allowed: 'required',"
-                " 'optional')"
+                "release.masks: secagg 'off' shows the coordinator what this node adds to each sum "
+                "(allowed: 'required', 'optional')"
             )
         if most > rules.max_bytes:
             yield f"release.max_bytes: a release of up to {most} bytes (allowed: <= {rules.max_bytes})"
