@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fedsecure.errors import CertificateError, ConfigError
 from fedsecure.secagg.manifest import CohortManifest
 
-__all__ = ["digest_from", "require_digest", "require_fingerprints", "require_newer", "spaced"]
+__all__ = ["difference", "digest_from", "require_digest", "require_fingerprints", "require_newer", "spaced"]
 
 _DIGITS = 64
 _HEX = frozenset("0123456789abcdef")
@@ -70,3 +70,23 @@ def require_newer(manifest: CohortManifest, held: CohortManifest, where: str) ->
         f"cohort {manifest.cohort}: version {manifest.version} is older than version {held.version}, which {where} has",
         hint="use the newer one; to go back to older content, agree on it under a higher version",
     )
+
+
+def difference(one: CohortManifest, other: CohortManifest) -> str:
+    """In words, how ``other`` differs from ``one`` besides signatures; empty when it does not."""
+    if one.digest == other.digest:
+        return ""
+    found = [
+        f"{what} {there} instead of {here}"
+        for what, here, there in (
+            ("federation", one.federation, other.federation),
+            ("cohort", one.cohort, other.cohort),
+            ("version", one.version, other.version),
+        )
+        if here != there
+    ]
+    here, there = ({m.node: m.key for m in manifest.nodes} for manifest in (one, other))
+    found += [f"without {node}" for node in sorted(set(here) - set(there))]
+    found += [f"with {node} besides" for node in sorted(set(there) - set(here))]
+    found += [f"another key of {node}" for node in sorted(set(here) & set(there)) if here[node] != there[node]]
+    return ", ".join(found)
