@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from fedsecure.errors import DataError, PolicyError
+from fedsecure.files import write_durably
 from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
@@ -17,8 +19,10 @@ from fedsecure.tensors import Array
 from fedsecure.wire.codec import Payload, decode_payload, upload_key
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.chain import MASKED, UNMASKED
 from fedsecure_node.log.decisions import note
 from fedsecure_node.log.guarantee import NONE
+from fedsecure_node.log.masks import MaskedSum, leaving, total_bytes
 from fedsecure_node.log.records import Destination, class_counts, release_body
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.releases import Release
@@ -26,7 +30,7 @@ from fedsecure_node.plans.institution import CurrentPolicy
 from fedsecure_node.store.runbook import Finished
 from fedsecure_node.store.store import Store
 
-__all__ = ["NOT_AUDITED", "Cleared", "Gate", "Uplink", "check_contribution"]
+__all__ = ["NOT_AUDITED", "Cleared", "ClearedVectors", "Gate", "MaskedVectors", "Uplink", "check_contribution"]
 
 #: What the log says of the membership audit until one was made.
 NOT_AUDITED = "not audited"
@@ -45,6 +49,38 @@ class Cleared:
     def __post_init__(self) -> None:
         if self._made_by is not _KEY:
             raise TypeError("a cleared release comes from the gate alone")
+
+
+class MaskedVectors(Protocol):
+    """This node's vectors of one session, masked: only t nodes of the cohort together can take the masks off a sum."""
+
+    @property
+    def stream_sha256(self) -> Sequence[bytes]:
+        """SHA-256 of each stream's masked bytes, in the session's order."""
+        ...
+
+    @property
+    def done(self) -> bytes:
+        """``Signed{MaskedDone}``, which follows the last chunk."""
+        ...
+
+    def chunks(self) -> Iterator[bytes]:
+        """The ``MaskedChunk`` messages, anew at each call."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClearedVectors:
+    """Masked vectors that may be sent. Only ``Gate`` makes one, after the log says that they leave."""
+
+    number: int
+    header: pb.MaskedHeader
+    vectors: MaskedVectors = field(repr=False)
+    _made_by: object = field(repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self._made_by is not _KEY:
+            raise TypeError("cleared vectors come from the gate alone")
 
 
 class Uplink(Protocol):
@@ -168,17 +204,22 @@ class Gate:
         policy: CurrentPolicy,
         destination: Destination,
         until: str = "",
+        masks: MaskedSum | None = None,
     ) -> Release:
         """Put a checked contribution into the log, once; and hold it when the institution says so. ``until``: when its
-        exchange is over (ISO 8601), after which a held one cannot be decided any more."""
+        exchange is over (ISO 8601), after which a held one cannot be decided any more. Under ``masks`` its summed half
+        does not leave with it."""
         key = finished.key
         release = self.find(key)
         if release is None:
             self._store.keep_policy(policy.digest, policy.text)
+            if masks is not None:
+                left = leaving(payload, masks)
+                write_durably(self._store.runs.payload_path(left.digest()), left.data)
             body = release_body(
                 plan, key, payload, contribution, method.schema(key.exchange),
                 destination=destination, policy_digest=policy.digest, guarantee=NONE, audit=NOT_AUDITED,
-                class_floor=policy.policy.plans.min_records_per_class,
+                class_floor=policy.policy.plans.min_records_per_class, masks=masks,
             )  # fmt: skip
             record = self._log.append("release", body, only_if=lambda _: None)
             release = self._log.releases()[record.seq]
@@ -202,6 +243,24 @@ class Gate:
             note(self._log, release.number, "sending")  # refused by the log when it is held or refused
         uplink.upload(Cleared(release.number, self.upload_key(release.key, payload), payload, _KEY))
         note(self._log, release.number, "acknowledged")
+
+    def mask(
+        self, release: Release, header: pb.MaskedHeader, vectors: MaskedVectors, transcript1: bytes
+    ) -> ClearedVectors:
+        """Let the summed half of a release leave under masks, in the session T1; the log says so first. Raises
+        ``LocalProtocolError`` when the rest was not sent yet, or a sum with it was read already."""
+        streams = [
+            {"name": stream["name"], "sha256": digest.hex(), "bytes": stream["bytes"]}
+            for stream, digest in zip(release.body["secagg"]["streams"], vectors.stream_sha256, strict=True)
+        ]
+        note(self._log, release.number, MASKED, {"transcript1": transcript1.hex(), "streams": streams})
+        return ClearedVectors(release.number, header, vectors, _KEY)
+
+    def unmask(self, release: Release, *, transcript3: bytes, survivors: Sequence[str]) -> None:
+        """Note that this node's shares are about to leave, by which the sum over ``survivors`` can be read. Raises
+        ``LocalProtocolError`` unless its masked vectors left, and no sum with them was read before."""
+        fields = {"transcript3": transcript3.hex(), "survivors": list(survivors)}
+        note(self._log, release.number, UNMASKED, fields)
 
     def close(self, release: Release, reason: str) -> None:
         """Note that a release will not be sent (any more), because its exchange is over."""
@@ -229,7 +288,7 @@ class Gate:
 
     def _sent_before(self, key: ExchangeKey) -> int:
         return sum(
-            int(r.body["payload"]["bytes"])
+            total_bytes(r.body)
             for r in self._log.releases().values()
             if r.key.plan == key.plan and r.key != key and r.state not in ("refused", "unsent")
         )

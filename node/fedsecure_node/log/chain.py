@@ -24,9 +24,11 @@ __all__ = [
     "GENESIS",
     "HEAD_LABEL",
     "KINDS",
+    "MASKED",
     "PREDICTION",
     "PREDICTION_REFUSED",
     "RECORD_LABEL",
+    "UNMASKED",
     "Head",
     "Record",
     "Scan",
@@ -46,6 +48,10 @@ FORGOTTEN = "forgotten"
 #: An answer to an analyst's query, before it leaves; and a query that was refused.
 PREDICTION = "prediction"
 PREDICTION_REFUSED = "prediction-refused"
+#: Of a release whose summed half goes under masks: before masked vectors leave, and before this node's shares do, which
+#: let the sum be read.
+MASKED = "masked"
+UNMASKED = "unmasked"
 #: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself, the two
 #: of queries each of one query, the others of one release by its number.
 KINDS = (
@@ -57,6 +63,8 @@ KINDS = (
     "acknowledged",
     "unsent",
     "lapsed",
+    MASKED,
+    UNMASKED,
     FORGOTTEN,
     PREDICTION,
     PREDICTION_REFUSED,

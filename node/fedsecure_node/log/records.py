@@ -15,6 +15,7 @@ from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.guarantee import Guarantee
+from fedsecure_node.log.masks import MaskedSum, leaving
 
 __all__ = ["Destination", "class_counts", "learns", "release_body", "tensor_rows"]
 
@@ -69,18 +70,19 @@ def class_counts(released: Tensors, schema: Schema, classes: Sequence[str]) -> d
     return {label: int(count) for label, count in zip(classes, counts, strict=True)}
 
 
-def _learn(spec: TensorSpec, half: str) -> str:
-    how = (
-        "revealed to the coordinator as it is"
-        if half == "released"
-        else "meant to be known as a sum over the cohort, but not masked: the coordinator sees this node's own value"
-    )
+def _learn(spec: TensorSpec, half: str, masks: MaskedSum | None) -> str:
+    if half == "released":
+        how = "revealed to the coordinator as it is"
+    elif masks is not None:
+        how = f"leaves inside {masks.words} alone: the coordinator sees that sum"
+    else:
+        how = "meant to be known as a sum over the cohort, but not masked: the coordinator sees this node's own value"
     return f"{spec.name}: {spec.what}; {how}"
 
 
-def learns(schema: Schema) -> list[str]:
+def learns(schema: Schema, masks: MaskedSum | None = None) -> list[str]:
     """What the coordinator can learn from one contribution, tensor by tensor, in words."""
-    return [_learn(s, "summed") for s in schema.summed] + [_learn(s, "released") for s in schema.released]
+    return [_learn(s, "summed", masks) for s in schema.summed] + [_learn(s, "released", masks) for s in schema.released]
 
 
 def release_body(
@@ -95,9 +97,13 @@ def release_body(
     guarantee: Guarantee,
     audit: str,
     class_floor: int,
+    masks: MaskedSum | None = None,
 ) -> Mapping[str, Any]:
-    """The ``release`` record's own fields, derived from the exact bytes that will leave; ``class_floor``: the policy's
-    ``plans.min_records_per_class`` that it was checked against."""
+    """The ``release`` record's own fields, derived from the exact bytes of the contribution; ``class_floor``: the
+    policy's ``plans.min_records_per_class`` that it was checked against. Under ``masks``, ``payload`` is what leaves,
+    without the summed half, and ``secagg`` says where that goes."""
+    secagg = {} if masks is None else {"secagg": masks.to_json(payload)}
+    payload = leaving(payload, masks)
     return {
         "plan": {"digest": key.plan, "name": plan.name, "method": plan.method.name, "preset": plan.preset},
         "round": key.round,
@@ -117,5 +123,6 @@ def release_body(
         "min_records_per_class": class_floor,
         "guarantee": guarantee.to_json(),
         "audit": {"result": audit},
-        "learns": learns(schema),
+        "learns": learns(schema, masks),
+        **secagg,
     }

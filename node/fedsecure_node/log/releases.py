@@ -8,7 +8,7 @@ from typing import Any
 
 from fedsecure.errors import ConfigError, LocalProtocolError
 from fedsecure_node.keys import MIN_PREFIX, ExchangeKey
-from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, PREDICTION_REFUSED, Record
+from fedsecure_node.log.chain import FORGOTTEN, MASKED, PREDICTION, PREDICTION_REFUSED, UNMASKED, Record
 
 __all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "find_release", "fold", "next_state"]
 
@@ -18,7 +18,9 @@ TRANSITIONS: dict[str, dict[str, str]] = {
     "held": {"released": "cleared", "refused": "refused", "unsent": "unsent"},
     "cleared": {"sending": "sending", "unsent": "unsent"},
     "sending": {"acknowledged": "acknowledged", "lapsed": "lapsed"},
-    "acknowledged": {},
+    "acknowledged": {MASKED: "masked"},  # one whose summed half is still here
+    "masked": {MASKED: "masked", UNMASKED: "unmasked"},
+    "unmasked": {},
     "refused": {},
     "unsent": {},
     "lapsed": {},
@@ -29,6 +31,8 @@ STATE_WORDS = {
     "cleared": "released by a person, ready to be sent",
     "sending": "being sent: bytes may have left, no receipt yet",
     "acknowledged": "sent: the coordinator has it",
+    "masked": "sent, its summed half under masks: no sum with it is known to have been read",
+    "unmasked": "sent, its summed half under masks: inside a sum that the coordinator could read",
     "refused": "refused by a person: never sent",
     "unsent": "never sent: its exchange ended first",
     "lapsed": "sent in part or whole, without a receipt",
@@ -36,7 +40,7 @@ STATE_WORDS = {
 
 
 #: Fields of a release's record that say which contribution it is.
-_BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload")
+_BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload", "secagg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,15 @@ class Release:
         held = [str(e.body.get("until", "")) for e in self.events if e.kind == "held"]
         return held[-1] if held and self.state == "held" else ""
 
+    @property
+    def is_masked(self) -> bool:
+        """Whether its summed half leaves inside a masked sum alone."""
+        return "secagg" in self.body
+
     def words(self) -> str:
         """The state in words, with the time until which a person can decide."""
+        if self.is_masked and self.state == "acknowledged":
+            return f"{STATE_WORDS[self.state]}, but for its summed half, which waits to leave under masks"
         until = self.decide_until
         return STATE_WORDS[self.state] + (f", until {until}" if until else "")
 
@@ -122,7 +133,7 @@ def advance(releases: Mapping[int, Release], record: Record) -> Release | None:
 def next_state(release: Release, kind: str) -> str:
     """The state after a record of ``kind``. Raises ``LocalProtocolError`` when the state does not allow it."""
     state = TRANSITIONS[release.state].get(kind)
-    if state is None:
+    if state is None or (kind == MASKED and not release.is_masked):
         raise LocalProtocolError(
             f"release {release.number}: is {STATE_WORDS[release.state]}; it cannot be {kind} now",
             hint="see: fedsecure node releases",

@@ -1,0 +1,93 @@
+"""What the log says of a contribution whose summed half leaves inside a masked sum alone."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.words import coordinator_learns
+from fedsecure.tensors import Tensors
+from fedsecure.wire.codec import Payload
+
+__all__ = ["MaskedSum", "kept_digest", "leaving", "total_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedSum:
+    """The masks of one exchange: the cohort as it is pinned at this node, and the streams that its plan gives.
+
+    ``method``: as plans name it. ``streams``: at least one.
+    """
+
+    manifest: CohortManifest
+    streams: tuple[Stream, ...]
+    method: str
+
+    @property
+    def cohort(self) -> str:
+        """The cohort's digest, as 64 hexadecimal digits: what an exchange names it by."""
+        return self.manifest.digest.hex()
+
+    @property
+    def nodes(self) -> int:
+        """N, the nodes of the cohort."""
+        return len(self.manifest.nodes)
+
+    @property
+    def least(self) -> int:
+        """t, the fewest nodes whose sum is unmasked."""
+        return self.manifest.threshold.required
+
+    @property
+    def words(self) -> str:
+        """``a masked sum of at least 4 of 5 nodes``."""
+        return f"a masked sum of at least {self.least} of {self.nodes} nodes"
+
+    def to_json(self, whole: Payload) -> dict[str, Any]:
+        """The ``secagg`` object of a release's record. ``whole``: both halves, of which the summed one stays here as it
+        is; ``kept`` names the file of both in the store."""
+        return {
+            "cohort": {
+                "name": self.manifest.cohort,
+                "version": self.manifest.version,
+                "digest": self.cohort,
+                "nodes": [member.node for member in self.manifest.nodes],
+                "threshold": self.least,
+            },
+            "streams": [_stream(stream) for stream in self.streams],
+            "summed": {"sha256": hashlib.sha256(whole.summed).hexdigest(), "bytes": len(whole.summed)},
+            "kept": whole.digest(),
+            "learns": list(coordinator_learns(self.method, self.streams, self.manifest.threshold)),
+        }
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    spec = stream.spec
+    return {
+        "name": spec.name,
+        "length": spec.length,
+        "ring_bits": spec.ring_bits,
+        "frac_bits": spec.frac_bits,
+        "clip_abs": spec.clip_abs,
+        "max_count": spec.max_count,
+        "bytes": spec.nbytes,
+    }
+
+
+def leaving(whole: Payload, masks: MaskedSum | None) -> Payload:
+    """What is uploaded of a contribution: all of it, or, under ``masks``, its released half beside no summed tensor."""
+    return whole if masks is None else Payload(Tensors().to_bytes(), whole.released)
+
+
+def kept_digest(body: Any) -> str:
+    """SHA-256 of the file in the store that holds all tensors of a release, from its record's own fields."""
+    return str(body["secagg"]["kept"] if "secagg" in body else body["payload"]["sha256"])
+
+
+def total_bytes(body: Any) -> int:
+    """Bytes of a release, with those of a summed half that leaves under masks, as they are before masking."""
+    hidden = int(body["secagg"]["summed"]["bytes"]) if "secagg" in body else 0
+    return int(body["payload"]["bytes"]) + hidden
