@@ -11,6 +11,7 @@ import typer
 from fedsecure.commands.enrolment import CaCertOption, CertOption, FingerprintOption, take_in
 from fedsecure.commands.output import JsonOption, emit_json, fail, note, say
 from fedsecure.errors import ConfigError, LocalProtocolError, StoreError
+from fedsecure_coordinator import cli_cohort
 
 if TYPE_CHECKING:
     from fedsecure_coordinator.journal import Access, Journal, RunRow
@@ -25,6 +26,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+app.add_typer(cli_cohort.app, name="cohort")
 
 DirOption = Annotated[Path, typer.Option("--dir", help="Folder of coordinator.toml.", file_okay=False, readable=False)]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Digest of the plan, a prefix of it, or its name.")]

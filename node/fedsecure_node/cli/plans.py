@@ -63,12 +63,16 @@ def _run(plan: dict[str, Any]) -> str:
 
 
 def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
+    from fedsecure.masked_plan import masked_exchanges
     from fedsecure.methods import build_method
     from fedsecure_node.plans.describe import describe
+    from fedsecure_node.plans.masked_words import masks_json
 
-    plan = seen.plan()
+    plan, masks = seen.plan(), None
     try:
-        words = describe(plan, judged.policy, build_method(plan), policy_fault=judged.fault)
+        method = build_method(plan)
+        words = describe(plan, judged.policy, method, policy_fault=judged.fault)
+        masks = masks_json(plan, masked_exchanges(plan, method))
     except FedSecureError as error:  # a plan that this version cannot build is shown all the same
         words = [f"plan {plan.name}, digest {seen.digest}", f"this node cannot build it: {error}"]
     return {
@@ -86,6 +90,7 @@ def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
         "reason": seen.reason,
         "run": run.state if run else None,
         "run_reason": run.reason if run else "",
+        "masks": masks,
         "words": words,
     }
 

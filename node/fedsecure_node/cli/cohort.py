@@ -1,0 +1,274 @@
+"""``fedsecure node cohort``: with which nodes this one is summed, agreed upon by people, never by the coordinator."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedsecure.commands.output import JsonOption, emit_json, say
+from fedsecure.files import quoted
+from fedsecure_node.cli.options import DirOption
+
+if TYPE_CHECKING:
+    from fedsecure.secagg.manifest import CohortManifest
+    from fedsecure_node.cli.cohort_steps import Site
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="cohort",
+    help="With which nodes this one is summed under masks: agree on it, sign it, trust it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="The manifest.")]
+FileOrPinned = Annotated[
+    Path | None, typer.Argument(metavar="FILE", readable=False, help="A manifest; default: what is pinned.")
+]
+OutOption = Annotated[Path, typer.Option(metavar="FILE", readable=False, help="File to write.")]
+
+
+@app.command()
+def form(
+    cohort: Annotated[str, typer.Argument(metavar="COHORT", help="Name of the cohort, as in cardiology.")],
+    nodes: Annotated[
+        list[str],
+        typer.Option("--node", metavar="NODE=PUB", help="Another node and its identity.pub; repeat for each."),
+    ],
+    out: OutOption,
+    version: Annotated[
+        int | None, typer.Option(help="Default: 1, or one more than that of the cohort's pin here.")
+    ] = None,
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Make an unsigned manifest of this node and others. All of them are to compare and sign it."""
+    from fedsecure_node.cli.cohort_steps import Site, named_values
+    from fedsecure_node.cli.cohort_steps import form as form_manifest
+
+    others = named_values(nodes, "--node", "identity.pub")
+    manifest = form_manifest(Site.at(folder), cohort, others, version, out)
+    if _report(manifest, as_json, file=str(out)):
+        return
+    say(f"written to {out}. Next, each operator compares every fingerprint with its owner, then signs:")
+    say(f"  fedsecure node cohort sign {quoted(out)} --dir {quoted(folder)}")
+
+
+@app.command()
+def show(file: FileOrPinned = None, folder: DirOption = Path(), as_json: JsonOption = False) -> None:
+    """Show nodes, fingerprints and signatures. And how many nodes a sum needs, and what it withstands."""
+    from fedsecure.commands.manifests import manifest_json, say_manifest
+    from fedsecure.secagg.manifest import read_manifest
+
+    if file is not None:
+        found: list[tuple[CohortManifest, dict[str, Any]]] = [(read_manifest(file), {})]
+    else:
+        found = _pinned(folder)
+    if as_json:
+        emit_json({"cohorts": [{**manifest_json(manifest), **more} for manifest, more in found]})
+        return
+    if not found:
+        say("no cohort is trusted: this node takes part in no sum under masks")
+    for manifest, more in found:
+        say_manifest(manifest)
+        if more:
+            say(f"trusted since {more['pinned']}" + f", by {more['pinned_by']}" * bool(more["pinned_by"]))
+
+
+def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
+    from fedsecure_node.cli.cohort_steps import Site
+    from fedsecure_node.store.store import iso_time
+
+    with Site.at(folder).pins() as pins:
+        rows = pins.rows()
+        return [
+            (manifest, {"pinned": iso_time(row.pinned_ms), "pinned_by": row.pinned_by})
+            for row, manifest in zip(rows, pins.all(), strict=True)
+        ]
+
+
+@app.command()
+def sign(file: FileArgument, folder: DirOption = Path(), as_json: JsonOption = False) -> None:
+    """Add this node's signature to a manifest. Only after you compared every fingerprint in it with its owner."""
+    from fedsecure.commands.manifests import say_manifest
+    from fedsecure.secagg.manifest import read_manifest
+    from fedsecure_node.cli.cohort_steps import Site
+    from fedsecure_node.cli.cohort_steps import sign as sign_manifest
+
+    site, manifest = Site.at(folder), read_manifest(file)
+    if not as_json:
+        say_manifest(manifest)
+    signed = sign_manifest(site, file, manifest)
+    if as_json:
+        _report(signed, as_json, file=str(file), signed_by=site.settings.node)
+        return
+    say(f"signed by {site.settings.node}, {site.identity.fingerprint}: {file}")
+    _say_next(signed, file)
+
+
+@app.command()
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", readable=False, help="Copies of one manifest.")],
+    out: OutOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Put the signatures of several copies into one file."""
+    from fedsecure_node.cli.cohort_steps import merge as merge_manifests
+
+    whole = merge_manifests(files, out)
+    if not _report(whole, as_json, file=str(out)):
+        _say_next(whole, out)
+
+
+@app.command()
+def trust(
+    file: FileArgument,
+    digest: Annotated[
+        str | None, typer.Option(help="The digest, as another operator told you by another way than the file.")
+    ] = None,
+    fingerprint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE=FINGERPRINT", help="Instead: that of each other node, from its owner; repeatable."),
+    ] = None,
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Pin FILE: this node may be summed with the nodes in it. Only when all of them signed it, and only after you
+    compared its digest, or the fingerprints in it, with the other operators."""
+    from fedsecure.secagg.comparison import require_digest, require_fingerprints
+    from fedsecure.secagg.manifest import read_manifest
+    from fedsecure_node.cli.cohort_steps import Site, named_values
+    from fedsecure_node.plans.approvals import who
+
+    given = named_values(fingerprint or [], "--fingerprint", "SHA256:…")
+    site, manifest = Site.at(folder), read_manifest(file)
+    site.check(manifest)
+    manifest.require_signed()
+    ask = digest is None and not given
+    if ask:
+        digest = _ask(file, manifest, as_json=as_json)
+    if digest is not None:
+        require_digest(manifest, digest)
+    if given:
+        require_fingerprints(manifest, given, own=site.settings.node)
+    by = who()
+    with site.pins(create=True) as pins:
+        new = pins.pin(manifest, by=by)
+    if ask or not _report(manifest, as_json, pinned_by=by, new=new):
+        say(f"trusted by {by}" if new else "trusted already")
+
+
+def _ask(file: Path, manifest: CohortManifest, *, as_json: bool) -> str:
+    """The digest as the person at the terminal was told it. Raises ``ConfigError`` where nobody can be asked."""
+    from fedsecure.commands.manifests import say_manifest
+    from fedsecure.errors import ConfigError
+    from fedsecure.files import shown
+
+    if as_json or not sys.stdin.isatty():
+        raise ConfigError(
+            f"{shown(file)}: its digest needs a comparison, and there is no terminal to ask for it",
+            hint="compare it with the other operators, then give it as --digest",
+        )
+    say_manifest(manifest)
+    return str(typer.prompt("The digest, as another operator read it out to you", err=True))
+
+
+@app.command()
+def verify(
+    file: FileOrPinned = None,
+    coordinator: Annotated[
+        bool, typer.Option("--coordinator", help="Also ask the coordinator what it shows, and compare.")
+    ] = False,
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Check what is pinned, and compare a file with it. That is whole and signed by all; FILE, or what the coordinator
+    shows, must be the same."""
+    from fedsecure_node.cli.cohort_steps import Site
+
+    site = Site.at(folder)
+    compared = _compared(site, file, coordinator=coordinator)
+    if as_json:
+        emit_json({"ok": True, "cohorts": compared})
+        return
+    for item in compared:
+        same = f", the same as {' and '.join(item['compared'])}" if item["compared"] else ""
+        say(f"cohort {item['cohort']}, version {item['version']}, {item['digest'][:12]}: whole, signed by all{same}")
+
+
+def _compared(site: Site, file: Path | None, *, coordinator: bool) -> list[dict[str, Any]]:
+    """Each cohort that was checked and what it was compared with. Raises ``CertificateError`` for a difference."""
+    from fedsecure.errors import ConfigError
+    from fedsecure.files import shown
+    from fedsecure.secagg.manifest import read_manifest
+    from fedsecure_node.cli.cohort_steps import ask_coordinator, compare
+
+    other = read_manifest(file) if file is not None else None
+    with site.pins() as pins:
+        held = pins.all()
+    if other is not None:
+        held = [manifest for manifest in held if manifest.cohort == other.cohort]
+    if not held:
+        which = f"cohort {other.cohort}" if other is not None else "no cohort"
+        raise ConfigError(
+            f"{which} is {'not ' * (other is not None)}trusted by node {site.settings.node}",
+            hint="pin a manifest that all signed: fedsecure node cohort trust FILE --digest DIGEST",
+        )
+    compared: dict[str, list[str]] = {manifest.digest.hex(): [] for manifest in held}
+    if other is not None and file is not None:
+        compare(held[0], other, shown(file))
+        compared[held[0].digest.hex()].append(shown(file))
+    if coordinator:
+        for digest, manifest in ask_coordinator(site, compared).items():
+            compare(next(m for m in held if m.digest.hex() == digest), manifest, "the coordinator")
+            compared[digest].append("the coordinator's")
+    return [
+        {"cohort": m.cohort, "version": m.version, "digest": m.digest.hex(), "compared": compared[m.digest.hex()]}
+        for m in held
+    ]
+
+
+@app.command()
+def fetch(
+    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Its digest, as another operator told you.")],
+    out: OutOption,
+    folder: DirOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Download a manifest from the coordinator to a file. It trusts nothing: compare the file, then trust it."""
+    from fedsecure.secagg.comparison import digest_from
+    from fedsecure.secagg.manifest import write_manifest
+    from fedsecure_node.cli.cohort_steps import Site, ask_coordinator, new_file
+
+    due = digest_from(digest)
+    site = Site.at(folder)
+    new_file(out)
+    manifest = ask_coordinator(site, [due])[due]
+    write_manifest(out, manifest)
+    if not _report(manifest, as_json, file=str(out)):
+        _say_next(manifest, out)
+
+
+def _report(manifest: CohortManifest, as_json: bool, **more: Any) -> bool:
+    """Show ``manifest``, and ``more`` of it for machines; returns ``as_json``."""
+    from fedsecure.commands.manifests import manifest_json, say_manifest
+
+    if as_json:
+        emit_json({**manifest_json(manifest), **more})
+    else:
+        say_manifest(manifest)
+    return as_json
+
+
+def _say_next(manifest: CohortManifest, file: Path) -> None:
+    missing = manifest.missing_signatures()
+    if missing:
+        say(f"still to sign: {', '.join(missing)}")
+        return
+    say("signed by all. Next, at each node, after comparing the digest with the other operators by telephone:")
+    say(f"  fedsecure node cohort trust {quoted(file)} --digest DIGEST")
