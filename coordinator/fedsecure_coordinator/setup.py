@@ -10,6 +10,8 @@ from pathlib import Path
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError
 from fedsecure.files import PUBLIC_FILE, create_durably, exists, faults, private_folder
+from fedsecure.masked_plan import masked_exchanges
+from fedsecure.methods import build_method
 from fedsecure.plan import load_plan
 from fedsecure_coordinator.journal import JOURNAL_NAME, Access, Journal, RunRow
 from fedsecure_coordinator.preparation import check_fits, physical_memory
@@ -60,8 +62,8 @@ def open_store(folder: Path, access: Access) -> tuple[CoordinatorSettings, Journ
 def submit_plan(journal: Journal, path: Path, *, max_nodes: int) -> tuple[RunRow, bool]:
     """Add the run of a plan file; returns its row, and whether it is new.
 
-    Raises ``ConfigError`` for a plan that is wrong, that names or needs more nodes than this coordinator serves, or
-    that needs more memory than this machine has.
+    Raises ``ConfigError`` for a plan that is wrong, that names or needs more nodes than this coordinator serves, that
+    needs more memory than this machine has, or whose sums cannot be masked as it asks.
     """
     plan, _ = load_plan(path)
     needed = max(plan.cohort.min_nodes, len(plan.cohort.nodes))
@@ -71,6 +73,8 @@ def submit_plan(journal: Journal, path: Path, *, max_nodes: int) -> tuple[RunRow
             hint="raise limits.max_nodes in coordinator.toml",
         )
     check_fits(plan, physical_memory())
+    if plan.secagg != "off":
+        masked_exchanges(plan, build_method(plan))
     row = RunRow(plan.digest(), plan.name, plan.canonical(), time.time_ns() // 1_000_000)
     new = journal.add_run(row)
     return next(r for r in journal.runs() if r.digest == row.digest), new

@@ -31,15 +31,19 @@ PolicyOption = Annotated[Path | None, typer.Option(help="Hold it against this po
 def show(plan: PlanArgument, policy: PolicyOption = None, json_output: JsonOption = False) -> None:
     """Print a plan in words: what is computed, what leaves a node, how many bytes at most, and what departs from its
     preset."""
+    from fedsecure.masked_plan import masked_exchanges
     from fedsecure.methods import build_method
     from fedsecure_node.plans.describe import describe
+    from fedsecure_node.plans.masked_words import masks_json
 
     loaded, rules = _load(plan, policy)
+    method = build_method(loaded)
     if json_output:
-        emit_json({**_summary(loaded, rules), "plan": json.loads(loaded.canonical())})
+        masks = masks_json(loaded, masked_exchanges(loaded, method))
+        emit_json({**_summary(loaded, rules), "masks": masks, "plan": json.loads(loaded.canonical())})
         return
     fault = "" if policy else "none was given: add --policy FILE to see what an institution would say"
-    for line in describe(loaded, rules, build_method(loaded), policy_fault=fault):
+    for line in describe(loaded, rules, method, policy_fault=fault):
         say(line)
 
 
@@ -48,6 +52,7 @@ def check(plan: PlanArgument, policy: PolicyOption = None, json_output: JsonOpti
     """Check a plan file, and with --policy whether that policy allows it. Exit code 3: the file is wrong; 4: not
     allowed."""
     loaded, rules = _load(plan, policy)
+    _check_masks(loaded)
     if json_output:
         emit_json(_summary(loaded, rules))
     if rules is not None:
@@ -104,6 +109,16 @@ def _load(plan: Path, policy: Path | None) -> tuple[Plan, Policy | None]:
     from fedsecure.policy import load_policy
 
     return load_plan(plan)[0], load_policy(policy) if policy else None
+
+
+def _check_masks(plan: Plan) -> None:
+    """Raise ``ConfigError`` when the plan asks for masked sums that cannot be exact: ring, bound and cohort."""
+    if plan.secagg == "off":
+        return
+    from fedsecure.masked_plan import masked_exchanges
+    from fedsecure.methods import build_method
+
+    masked_exchanges(plan, build_method(plan))
 
 
 def _summary(plan: Plan, policy: Policy | None) -> dict[str, object]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from fedsecure.errors import LocalProtocolError, PolicyError
+from fedsecure.masked_plan import masked_exchanges
+from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure_node.plans.institution import PolicyUnusable, PolicyWatch, read_policy
@@ -75,7 +77,8 @@ def who() -> str:
 
 
 def approve(store: Store, policy_path: Path, prefix: str, *, by: str, rejoin: bool = False) -> SeenPlan:
-    """Approve a plan by its digest. The policy is asked again; raises ``PolicyError`` naming the rules it breaks.
+    """Approve a plan by its digest. The policy is asked again; raises ``PolicyError`` naming the rules it breaks, and
+    ``ConfigError`` when the plan asks for masked sums that cannot be exact.
 
     Raises ``LocalProtocolError`` when its run is over, or was left by this node and not ``rejoin``: approving would
     change nothing, or more than was meant.
@@ -88,7 +91,10 @@ def approve(store: Store, policy_path: Path, prefix: str, *, by: str, rejoin: bo
             f"plan {seen.name} ({seen.digest[:12]}): this node left its run: {run.reason}",
             hint="mend the cause, then approve with --rejoin to take part again from its next round on",
         )
-    read_policy(policy_path).policy.check_plan(seen.plan())
+    plan = seen.plan()
+    read_policy(policy_path).policy.check_plan(plan)
+    if plan.secagg != "off":
+        masked_exchanges(plan, build_method(plan))
     store.plans.set_verdict(seen.digest, [], "", now_ms())
     store.plans.decide(seen.digest, "approved", by=by, reason="", now_ms=now_ms())
     return store.plans.get(seen.digest)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fedsecure.masked_plan import masked_exchanges
 from fedsecure.method import Method, RoutedMethod
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAvgSettings, RoutedSettings
@@ -14,6 +15,7 @@ from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
 from fedsecure.schema import Axis, Schema, TensorSpec
 from fedsecure_node.plans.departures import departure_lines
+from fedsecure_node.plans.masked_words import mask_lines, sum_words
 from fedsecure_node.plans.routed_words import routed_words
 from fedsecure_node.text import printable
 
@@ -52,12 +54,12 @@ def duration(seconds: float) -> str:
 
 def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault: str = "") -> list[str]:
     """Lines for a privacy officer. ``policy`` is ``None`` when there is no usable one, and ``policy_fault`` says
-    why."""
+    why. Raises ``ConfigError`` when what the plan sums cannot be masked as it asks."""
     lines = [
         f"plan {plan.name}, digest {plan.digest()}",
         *_what(plan),
         *_computed(plan),
-        *_leaves(plan, method),
+        *_leaves(plan, policy, method),
         *_afterwards(method, policy),
         *_preset(plan),
         *_verdict(plan, policy, policy_fault),
@@ -108,7 +110,7 @@ def _computed(plan: Plan) -> Iterator[str]:
         yield "randomness: private to this node"
 
 
-def _leaves(plan: Plan, method: Method) -> Iterator[str]:
+def _leaves(plan: Plan, policy: Policy | None, method: Method) -> Iterator[str]:
     most = 0
     for exchange in method.exchanges:
         schema = method.schema(exchange)
@@ -119,7 +121,8 @@ def _leaves(plan: Plan, method: Method) -> Iterator[str]:
         if len(halves) > 40:
             rest = sum(s.max_nbytes for _, s in halves[40:])
             yield f"  - and {len(halves) - 40} more tensors (at most {human_bytes(rest)})"
-        yield from _learns(schema)
+        yield from _learns(schema, sum_words(plan, policy))
+    yield from mask_lines(plan, masked_exchanges(plan, method), policy)
     yield f"leaves in the whole run: at most {human_bytes(most * plan.rounds)} of tensors"
     yield "guarantee: none - nothing is proven about what the released tensors tell of a single record"
 
@@ -139,11 +142,10 @@ def _afterwards(method: Method, policy: Policy | None) -> Iterator[str]:
     )
 
 
-def _learns(schema: Schema) -> Iterator[str]:
-    """What is revealed of each half, in words."""
+def _learns(schema: Schema, of_sums: str) -> Iterator[str]:
+    """What is revealed of each half, in words; ``of_sums``: of the summed one."""
     if schema.summed:
-        names = _names(schema.summed)
-        yield f"  of {names}: not masked, so the coordinator sees this node's own values, not only the cohort's sum"
+        yield f"  of {_names(schema.summed)}: {of_sums}"
     if schema.released:
         yield f"  of {_names(schema.released)}: the coordinator sees every value as it is"
 
@@ -204,4 +206,4 @@ def _rules(plan: Plan) -> list[str]:
             )
             if r != "max_logit_clip" or plan.method.name == "fedaf"
         ]  # fmt: skip
-    return [*rules, "release.max_bytes", "release.max_bytes_per_run"]
+    return [*rules, "release.masks", "release.max_bytes", "release.max_bytes_per_run"]

@@ -1,0 +1,93 @@
+"""What of a plan's sums is masked, and what the coordinator still learns, for the privacy officer who approves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedsecure.plan import Plan
+from fedsecure.policy import Policy
+from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.words import coordinator_learns, stream_words
+
+__all__ = ["mask_lines", "masks_json", "sum_words"]
+
+#: Exchange -> its streams, as ``fedsecure.masked_plan.masked_exchanges`` gives them.
+Exchanges = Mapping[str, Sequence[Stream]]
+
+
+def sum_words(plan: Plan, policy: Policy | None) -> str:
+    """What the coordinator sees of a tensor that is to be summed, as the end of a sentence."""
+    plain = "not masked, so the coordinator sees this node's own values, not only the cohort's sum"
+    if plan.secagg == "off":
+        return plain
+    limits = Threshold(len(plan.cohort.nodes))
+    masked = f"inside a masked sum of at least {limits.required} of {limits.nodes} nodes; the coordinator sees that sum"
+    if plan.secagg == "required" or _insists(policy):
+        return masked
+    return f"{masked} - or, in a run that starts without a manifest that all nodes signed, {plain}"
+
+
+def mask_lines(plan: Plan, exchanges: Exchanges, policy: Policy | None) -> Iterator[str]:
+    """Lines after the list of tensors; none for a plan with ``secagg`` "off"."""
+    if plan.secagg == "off":
+        return
+    limits = Threshold(len(plan.cohort.nodes))
+    yield f"masks: {_when(plan, policy)}"
+    yield (
+        f"  cohort: {', '.join(plan.cohort.nodes)}; at least {limits.required} of these {limits.nodes} nodes must be "
+        f"there to the end before a sum is unmasked, so up to {limits.dropouts} may drop out"
+    )
+    yield "  their identity keys: those of the manifest that this node trusts (fedsecure node cohort show)"
+    if limits.is_small:
+        yield f"  WARNING: a sum of {limits.required} nodes hides little of each; five nodes and more are advised"
+    for exchange, streams in exchanges.items():
+        size = sum(stream.spec.nbytes for stream in streams)
+        yield f"  masked in exchange {exchange!r}, vectors of {size:,} bytes in place of the tensors:"
+        yield from (f"  - {stream_words(stream)}" for stream in streams)
+    yield "  the coordinator still learns:"
+    every = [stream for streams in exchanges.values() for stream in streams]
+    yield from (f"  - {line}" for line in coordinator_learns(plan.method.name, every, limits))
+
+
+def masks_json(plan: Plan, exchanges: Exchanges) -> dict[str, Any]:
+    """The same for programs: ``secagg`` alone when it is "off"."""
+    if plan.secagg == "off":
+        return {"secagg": "off"}
+    limits = Threshold(len(plan.cohort.nodes))
+    every = [stream for streams in exchanges.values() for stream in streams]
+    return {
+        "secagg": plan.secagg,
+        "nodes": list(plan.cohort.nodes),
+        "threshold": limits.required,
+        "dropouts": limits.dropouts,
+        "colluders": limits.colluders,
+        "exchanges": {exchange: [_stream(stream) for stream in streams] for exchange, streams in exchanges.items()},
+        "coordinator_learns": list(coordinator_learns(plan.method.name, every, limits)),
+    }
+
+
+def _insists(policy: Policy | None) -> bool:
+    return policy is not None and policy.release.masks == "required"
+
+
+def _when(plan: Plan, policy: Policy | None) -> str:
+    if plan.secagg == "required":
+        return "required - what is to be summed leaves only inside a masked sum"
+    if _insists(policy):
+        return "optional in the plan, required by this institution - it gives nothing to a run that is not masked"
+    return "optional - decided as the run starts; release.masks in policy.toml can insist on it"
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    spec = stream.spec
+    return {
+        "name": spec.name,
+        "tensors": [place.name for place in stream.places],
+        "length": spec.length,
+        "ring_bits": spec.ring_bits,
+        "frac_bits": spec.frac_bits,
+        "clip_abs": spec.clip_abs,
+        "max_count": spec.max_count,
+    }
