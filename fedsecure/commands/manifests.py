@@ -49,7 +49,7 @@ def say_manifest(manifest: CohortManifest) -> None:
     threshold = manifest.threshold
     most = f"up to {threshold.dropouts} may drop out" if threshold.dropouts else "none may drop out"
     say(f"a sum needs {threshold.required} of {threshold.nodes} nodes to its end: {most}")
-    say(f"no vector is shown to a coordinator that colludes with at most {threshold.colluders} of the nodes")
+    say(f"a coordinator that colludes with at most {threshold.colluders} of the nodes learns no single node's vector")
     warn_of(manifest)
 
 

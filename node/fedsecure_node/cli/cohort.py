@@ -84,12 +84,10 @@ def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
     from fedsecure_node.cli.cohort_steps import Site
     from fedsecure_node.store.store import iso_time
 
-    with Site.at(folder).pins() as pins:
-        rows = pins.rows()
-        return [
-            (manifest, {"pinned": iso_time(row.pinned_ms), "pinned_by": row.pinned_by})
-            for row, manifest in zip(rows, pins.all(), strict=True)
-        ]
+    return [
+        (manifest, {"pinned": iso_time(row.pinned_ms), "pinned_by": row.pinned_by})
+        for manifest, row in Site.at(folder).pinned()
+    ]
 
 
 @app.command()
@@ -209,8 +207,7 @@ def _compared(site: Site, file: Path | None, *, coordinator: bool) -> list[dict[
     from fedsecure_node.cli.cohort_steps import ask_coordinator, compare
 
     other = read_manifest(file) if file is not None else None
-    with site.pins() as pins:
-        held = pins.all()
+    held = [manifest for manifest, _ in site.pinned()]
     if other is not None:
         held = [manifest for manifest in held if manifest.cohort == other.cohort]
     if not held:

@@ -17,6 +17,7 @@ from fedsecure_node.link.client import CoordinatorClient
 from fedsecure_node.link.connect import connect
 from fedsecure_node.masking.pins import Pins, check_own
 from fedsecure_node.settings import NodeSettings, load_settings
+from fedsecure_node.store.pinbook import Pinned
 from fedsecure_node.store.store import Store
 
 __all__ = ["Site", "ask_coordinator", "compare", "form", "merge", "named_values", "new_file", "sign"]
@@ -45,6 +46,13 @@ class Site:
                 federation=self.settings.federation,
                 public_bytes=self.identity.public_bytes,
             )
+
+    def pinned(self) -> list[tuple[CohortManifest, Pinned]]:
+        """Every manifest that is pinned now, checked, with who pinned it and when; none before there is a store."""
+        if not exists(self.settings.store):
+            return []
+        with self.pins() as pins:
+            return pins.held()
 
     def check(self, manifest: CohortManifest) -> None:
         """Raise ``CertificateError`` when this node could never trust ``manifest``."""
@@ -103,10 +111,7 @@ def form(site: Site, cohort: str, others: dict[str, str], version: int | None, o
 
 
 def _next_version(site: Site, cohort: str) -> int:
-    if not exists(site.settings.store):
-        return 1
-    with site.pins() as pins:
-        return 1 + max((row.version for row in pins.rows() if row.cohort == cohort), default=0)
+    return 1 + max((held.version for held, _ in site.pinned() if held.cohort == cohort), default=0)
 
 
 def sign(site: Site, path: Path, manifest: CohortManifest) -> CohortManifest:

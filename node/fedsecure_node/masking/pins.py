@@ -43,19 +43,18 @@ class Pins:
         self._where = f"{store.database.path}: pin of cohort"
         self._node, self._federation, self._public = node, federation, public_bytes
 
-    def rows(self) -> list[Pinned]:
-        """What is pinned now, unchecked, with who pinned it and when; in order of the cohorts' names."""
-        return self._book.all()
+    def held(self) -> list[tuple[CohortManifest, Pinned]]:
+        """Every manifest that is pinned now, checked, with who pinned it and when; in order of the cohorts' names.
 
-    def all(self) -> list[CohortManifest]:
-        """Every manifest that is pinned now, checked. Raises ``StoreError`` naming one that is damaged or changed,
-        ``CertificateError`` for one that no longer goes with this node's key or federation."""
-        return [self._manifest(row) for row in self._book.all()]
+        Raises ``StoreError`` naming one that is damaged or changed, ``CertificateError`` for one that no longer goes
+        with this node's key or federation.
+        """
+        return [(self._manifest(row), row) for row in self._book.all()]
 
     def for_nodes(self, nodes: Iterable[str]) -> CohortManifest:
-        """The pinned manifest of exactly these nodes. Raises ``ConfigError`` when there is none, else as ``all``."""
+        """The pinned manifest of exactly these nodes. Raises ``ConfigError`` when there is none, else as ``held``."""
         due = sorted(set(nodes))
-        for manifest in self.all():
+        for manifest, _ in self.held():
             if [m.node for m in manifest.nodes] == due:
                 return manifest
         raise ConfigError(
@@ -65,7 +64,7 @@ class Pins:
 
     def by_digest(self, digest: str) -> CohortManifest | None:
         """The manifest that is pinned now under ``digest`` (64 hexadecimal digits); ``None`` when there is none, also
-        when a higher version took its place. Raises as ``all``."""
+        when a higher version took its place. Raises as ``held``."""
         row = next((row for row in self._book.all() if row.digest == digest), None)
         return None if row is None else self._manifest(row)
 
