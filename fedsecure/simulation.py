@@ -2,10 +2,12 @@
 
 Pure like the rest of the library: data, clock and device are arguments. The coordinator's state that comes out is, bit
 for bit, the one that the daemons compute from the same plan with ``randomness = "plan"`` and the same thread count.
+With ``secagg`` "required" sums are masked, by the real protocol; with "optional" they are not: there is no manifest.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ from fedsecure.tensors import Tensors
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
+    from fedsecure.masked_simulation import MaskedSums
     from fedsecure.plan import Plan
 
 __all__ = ["Evaluate", "RoundReport", "SimulationResult", "Simulator", "simulate"]
@@ -46,7 +49,8 @@ Listener = Callable[[str, int, str, str], None]
 @dataclass
 class RoundReport:
     """One round. ``metrics``: of the trained model on the test records. ``losses``: what ``server_update`` reported.
-    ``local``: what each node's ``client_update`` reported. Bytes are those of the serialised tensors, per node."""
+    ``local``: what each node's ``client_update`` reported. Bytes, per node, are those of the serialised tensors, and of
+    the masked vectors in place of what is summed under masks."""
 
     round: int
     metrics: dict[str, float] = field(default_factory=dict)
@@ -92,6 +96,14 @@ def _ignore(kind: str, round_: int, exchange: str, node: str) -> None:
     """The default listener."""
 
 
+def _masked_sums(plan: Plan, method: Method) -> MaskedSums | None:
+    if plan.secagg != "required":
+        return None
+    from fedsecure.masked_simulation import MaskedSums
+
+    return MaskedSums(plan, method)
+
+
 class Simulator:
     """One run in one process. Feed it to the end with ``for report in simulator.rounds()``.
 
@@ -118,7 +130,9 @@ class Simulator:
         self.machine = RoundMachine.for_plan(plan, method.exchanges, nodes=tuple(self.data))
         self.server = method.init_server(server_seed(plan.seed))
         self.local = {node: Tensors() for node in self.data}
+        self._masks = _masked_sums(plan, method)
         self._contributions: dict[str, Contribution] = {}
+        self._broadcast = b""  # SHA-256 of what the exchange's contributions were computed from
         self._actions: deque[Action] = deque(self.machine.pending())
         self._report, self._started = RoundReport(0), clock()
 
@@ -150,17 +164,22 @@ class Simulator:
 
     def _exchange(self, action: StartExchange) -> None:
         broadcast = self.method.broadcast(action.exchange, self.server)
-        down = len(broadcast.to_bytes())
+        sent = broadcast.to_bytes()
+        down, self._broadcast = len(sent), hashlib.sha256(sent).digest()
         self._contributions = {}
         for node in action.cohort:
             self._listen("node", action.round, action.exchange, node)
             contribution = self._node(action, node, broadcast)
-            up = len(contribution.summed.to_bytes()) + len(contribution.released.to_bytes())
+            up = self._summed_bytes(action.exchange, contribution) + len(contribution.released.to_bytes())
             self._report.bytes_up[node] = self._report.bytes_up.get(node, 0) + up
             self._report.bytes_down[node] = self._report.bytes_down.get(node, 0) + down
             self._contributions[node] = contribution
             digest = contribution.summed.digest() + contribution.released.digest()
             self._feed(ContributionAccepted(node, action.round, action.exchange, action.attempt, digest))
+
+    def _summed_bytes(self, exchange: str, contribution: Contribution) -> int:
+        masked = None if self._masks is None else self._masks.nbytes(exchange)
+        return len(contribution.summed.to_bytes()) if masked is None else masked
 
     def _node(self, action: StartExchange, node: str, broadcast: Tensors) -> Contribution:
         """One node's part, through the same schema checks as on the wire."""
@@ -181,7 +200,11 @@ class Simulator:
 
     def _aggregate(self, action: Aggregate) -> None:
         self._listen("coordinator", action.round, action.exchange, "")
-        aggregate = sum_contributions({n: self._contributions[n] for n in action.contributors})
+        chosen = {n: self._contributions[n] for n in action.contributors}
+        if self._masks is None:
+            aggregate = sum_contributions(chosen)
+        else:
+            aggregate = self._masks.add(action.exchange, action.round, action.attempt, chosen, self._broadcast)
         ctx = ServerContext(
             round=action.round,
             seed=server_seed(self.plan.seed),

@@ -23,6 +23,11 @@ __all__ = ["result_json", "simulate"]
 _SHOWN = {"accuracy": "accuracy", "average_accuracy": "average", "routing_accuracy": "routing"}
 #: Metrics of a system, which ``result.json`` repeats as ``final_<name>``.
 _SYSTEM = ("system_accuracy", "average_accuracy", "routing_accuracy")
+#: What becomes of ``secagg`` in one process.
+_SUMS = {
+    "required": "masked, by the real protocol among keys that are made for this run",
+    "optional": 'not masked, as nobody signed a manifest here (secagg = "required" masks them)',
+}
 #: node -> class name -> records
 Counts = dict[str, dict[str, int]]
 
@@ -131,6 +136,8 @@ def _introduce(plan: Plan, data: dict[str, Dataset], test: Dataset, device: str)
     say(f"  preset {plan.preset}")
     for departure in plan.departures():
         say(f"    departs from it: {departure}")
+    if plan.secagg != "off":
+        say(f"  sums: {_SUMS[plan.secagg]}")
     for node, dataset in data.items():
         held = int((dataset.counts() > 0).sum())
         say(f"  {node}: {counted(len(dataset), 'record')} in {held} of {len(dataset.classes)} classes")
@@ -156,6 +163,7 @@ def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dic
         "method": plan.method.name,
         "preset": plan.preset,
         "departures": plan.departures(),
+        "masked": plan.secagg == "required",
         "rounds": rounds,
         "final_accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(accuracies, default=None),

@@ -9,6 +9,8 @@ from fedsecure.secagg.threshold import Threshold
 
 __all__ = ["NOT_DETECTED", "coordinator_learns", "own_rows", "stream_words"]
 
+#: Tensors of a stream that are named in its line; the rest are counted.
+NAMED = 6
 #: Summed tensors with a row for each node that the others leave zero: the sum lays every node's own beside the others'.
 OWN_ROWS = ("mass", "node_records", "responsibility")
 #: The routing head that all train, row i of which node i's records alone pull up.
@@ -35,7 +37,9 @@ def coordinator_learns(method_name: str, streams: Sequence[Stream], threshold: T
 
 def stream_words(stream: Stream) -> str:
     """One stream as both sides derive it: name, elements, ring, f, B and the weights, and the tensors in it."""
-    spec, tensors = stream.spec, ", ".join(place.name for place in stream.places)
+    spec, names = stream.spec, [place.name for place in stream.places]
+    rest = len(names) - NAMED
+    tensors = ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
     counts = f", values times up to {spec.max_count} records" if spec.max_count > 1 else ""
     return (
         f"{spec.name}: {tensors} ({spec.length} elements of {spec.ring_bits} bits, the count of clipped values among "

@@ -1,0 +1,113 @@
+"""The masked sums of a simulation: the machines of secure aggregation that the daemons use, all in this process.
+
+Keys come from the operating system and are made anew for every run; the sums do not depend on them, so a masked
+simulation is as reproducible as a plain one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from fedsecure.crypto.keystream import Prg
+from fedsecure.masked_plan import masked_exchanges
+from fedsecure.method import Aggregate, Method, sum_contributions
+from fedsecure.plan import Plan
+from fedsecure.schema import Contribution
+from fedsecure.secagg.coordinator import SecAggCoordinator
+from fedsecure.secagg.memory import MemoryOnly
+from fedsecure.secagg.messages import SessionConfig
+from fedsecure.secagg.node import SecAggNode, SessionDue
+from fedsecure.secagg.session import ephemeral_cohort, run_session
+from fedsecure.secagg.spec import NONCE_BYTES
+from fedsecure.secagg.streams import Stream, flatten, unflatten
+from fedsecure.tensors import Tensors
+
+__all__ = ["MaskedSums"]
+
+#: The federation of keys that exist in one process only.
+FEDERATION = "simulation"
+#: No time passes inside a session: it begins at 0 and would end at 1 (ms).
+NOW_MS, DEADLINE_MS = 0, 1
+
+
+class MaskedSums:
+    """Sums contributions of the nodes that ``plan`` names, under masks. Raises ``ConfigError`` as
+    ``masked_exchanges`` does."""
+
+    def __init__(self, plan: Plan, method: Method) -> None:
+        self._plan, self._exchanges = plan, masked_exchanges(plan, method)
+        self._manifest, self._identities = ephemeral_cohort(FEDERATION, plan.cohort.nodes)
+        self._memories = {node: MemoryOnly() for node in plan.cohort.nodes}
+
+    def streams(self, exchange: str) -> tuple[Stream, ...]:
+        """Its streams; none where it sums nothing."""
+        return self._exchanges.get(exchange, ())
+
+    def nbytes(self, exchange: str) -> int | None:
+        """Bytes of one node's masked vectors, or ``None`` where the exchange sums nothing."""
+        return sum(stream.spec.nbytes for stream in self.streams(exchange)) or None
+
+    def add(
+        self, exchange: str, round_: int, attempt: int, contributions: Mapping[str, Contribution], state: bytes
+    ) -> Aggregate:
+        """What ``sum_contributions`` gives, within the rounding of fixed point. ``state``: SHA-256 of the broadcast.
+
+        Raises ``SecAggError`` as the machines do, among others when a round is summed twice.
+        """
+        streams = self.streams(exchange)
+        if not streams:
+            return sum_contributions(contributions)
+        config = self._config(exchange, round_, attempt, streams, state)
+        nodes = {node: self._node(node, config, streams, c) for node, c in contributions.items()}
+        coordinator = SecAggCoordinator(config, self._manifest, streams, sorted(nodes))
+        sums = run_session(coordinator, nodes)
+        arrays = Tensors()
+        for stream in streams:
+            total, _ = unflatten(
+                stream,
+                sums.vectors[stream.spec.name],
+                contributors=len(sums.survivors),
+                nodes=len(self._manifest.nodes),
+            )
+            arrays = arrays.with_(total)
+        released = {node: contributions[node].released for node in sums.survivors}
+        return Aggregate(arrays, released, sums.survivors)
+
+    def _config(
+        self, exchange: str, round_: int, attempt: int, streams: tuple[Stream, ...], state: bytes
+    ) -> SessionConfig:
+        required = self._manifest.threshold.required
+        return SessionConfig(
+            experiment=self._plan.digest(),
+            round=round_,
+            purpose=exchange,
+            attempt=attempt,
+            cohort_digest=self._manifest.digest,
+            state_digest=state,
+            prev_result=b"",
+            threshold=required,
+            min_survivors=required,
+            prg=Prg.AES_256_CTR,
+            streams=tuple(stream.spec for stream in streams),
+            dp_digest=b"",
+            nonce=os.urandom(NONCE_BYTES),
+            deadline_ms=DEADLINE_MS,
+        )
+
+    def _node(
+        self, node: str, config: SessionConfig, streams: tuple[Stream, ...], contribution: Contribution
+    ) -> SecAggNode:
+        due = SessionDue(
+            node=node,
+            manifest=self._manifest,
+            experiment=config.experiment,
+            round=config.round,
+            purpose=config.purpose,
+            streams=streams,
+            state_digest=config.state_digest,
+            prev_result=config.prev_result,
+        )
+        cohort = len(self._manifest.nodes)
+        vectors = {s.spec.name: flatten(s, contribution.summed, nodes=cohort)[0] for s in streams}
+        return SecAggNode(due, self._identities[node], vectors, self._memories[node], now_ms=lambda: NOW_MS)
