@@ -36,6 +36,8 @@ __all__ = [
 
 #: What a signature of each signed message is for.
 ADVERTISE, MASKED_DONE, CONSISTENCY = "advertise", "masked-done", "consistency"
+#: Field ``data`` of a ``MaskedChunk``, length-delimited, as it stands before the length.
+_CHUNK_DATA = bytes((pb.MaskedChunk.DATA_FIELD_NUMBER << 3 | 2,))
 #: Payload, signature and signer of the longest signed message.
 MAX_SIGNED_BYTES = 1 << 10
 #: The longest message of any leg but the chunks of leg 2: 64 entries of less than half a KiB.
@@ -163,18 +165,32 @@ class Chunk:
     data: bytes = field(repr=False)
 
 
-def masked_chunk(transcript1: bytes, stream: int, offset: int, data: bytes) -> bytes:
-    """Leg 2: up to 1 MiB of stream ``stream`` from byte ``offset`` on, little endian."""
-    return pb.MaskedChunk(transcript1=transcript1, stream=stream, offset=offset, data=data).SerializeToString()
+def masked_chunk(transcript1: bytes, stream: int, offset: int, data: bytes | memoryview[int]) -> bytes:
+    """Leg 2: up to 1 MiB of stream ``stream`` from byte ``offset`` on, little endian.
+
+    The bytes are those that protobuf makes; that ``data``, the last field, is appended here saves two copies of it.
+    """
+    head = pb.MaskedChunk(transcript1=transcript1, stream=stream, offset=offset).SerializeToString()
+    return b"".join((head, _CHUNK_DATA, _varint(len(data)), data)) if data else head
+
+
+def _varint(number: int) -> bytes:
+    """Base 128, lowest digits first, as protobuf writes lengths."""
+    digits = bytearray()
+    while number >= 0x80:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*digits, number))
 
 
 def parse_masked_chunk(data: bytes) -> Chunk:
     """Read a ``MaskedChunk``. Raises ``SecAggError`` BAD_VECTOR."""
     message = decode(pb.MaskedChunk, data, MAX_CHUNK_MESSAGE_BYTES, "BAD_VECTOR")
-    if not 1 <= len(message.data) <= CHUNK_BYTES:
-        raise fault("BAD_VECTOR", f"a chunk of {len(message.data)} bytes (allowed: 1..{CHUNK_BYTES})")
+    content = message.data  # once: every access is a copy
+    if not 1 <= len(content) <= CHUNK_BYTES:
+        raise fault("BAD_VECTOR", f"a chunk of {len(content)} bytes (allowed: 1..{CHUNK_BYTES})")
     transcript1 = check_digest(message.transcript1, "the transcript of a chunk", "BAD_VECTOR")
-    return Chunk(transcript1, message.stream, message.offset, message.data)
+    return Chunk(transcript1, message.stream, message.offset, content)
 
 
 def masked_done(transcript1: bytes, stream_sha256: Sequence[bytes]) -> bytes:
