@@ -23,6 +23,7 @@ __all__ = [
     "PUBLIC_KEY_BYTES",
     "SIGNATURE_BYTES",
     "SigningIdentity",
+    "ephemeral_identity",
     "generate_identity",
     "identity_fingerprint",
     "load_identity",
@@ -81,6 +82,11 @@ class SigningIdentity:
         raise TypeError("a signing identity does not leave its process")
 
 
+def ephemeral_identity() -> SigningIdentity:
+    """A key from the operating system's generator that is stored nowhere: for simulations."""
+    return SigningIdentity(Ed25519PrivateKey.generate())
+
+
 def generate_identity(path: Path) -> SigningIdentity:
     """Make a key from the operating system's generator and store it at ``path``, mode 0600.
 
@@ -122,7 +128,9 @@ def load_public_identity(path: Path) -> bytes:
     try:
         key = serialization.load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm):
-        raise CertificateError(f"{path}: damaged, or not a public identity key") from None
+        raise CertificateError(
+            f"{path}: damaged, or not a public identity key", hint="give the file identity.pub, as its owner sent it"
+        ) from None
     if not isinstance(key, Ed25519PublicKey):
         raise CertificateError(f"{path}: is a public key, but not an Ed25519 one", hint="give the file identity.pub")
     return key.public_bytes_raw()

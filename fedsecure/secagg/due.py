@@ -1,0 +1,102 @@
+"""What a node knows of the session that is due, from its own plan, policy and store, and how an offer is held to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedsecure.crypto.keystream import Prg
+from fedsecure.crypto.signatures import SigningIdentity
+from fedsecure.errors import CertificateError, LocalProtocolError, SecAggError
+from fedsecure.secagg.codec import fault
+from fedsecure.secagg.fixedpoint import ring_dtype
+from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.sessionconfig import SessionConfig
+from fedsecure.secagg.spec import check_offer
+from fedsecure.secagg.streams import Stream
+from fedsecure.tensors import Array
+
+__all__ = ["LONGEST_MS", "SessionDue", "check_due", "check_own"]
+
+#: No session lasts longer than this (ms): keys must not live for weeks because a coordinator says so.
+LONGEST_MS = 7 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDue:
+    """What must hold of the session, whatever the coordinator says.
+
+    ``manifest``: the pinned one, signed by all. ``experiment``: the plan's digest (hex). ``purpose``: the exchange.
+    ``streams``: as this node derives them. ``state_digest``: SHA-256 of the broadcast it computed from.
+    ``prev_result``: ``result_digest`` of the run's last announced result, or empty. ``dp_digest``: of the noise it
+    added, or empty. ``prgs``: the keystreams it would use.
+    """
+
+    node: str
+    manifest: CohortManifest
+    experiment: str
+    round: int
+    purpose: str
+    streams: tuple[Stream, ...]
+    state_digest: bytes
+    prev_result: bytes
+    dp_digest: bytes = b""
+    prgs: tuple[Prg, ...] = tuple(Prg)
+
+
+def check_due(due: SessionDue, data: bytes, now_ms: int) -> SessionConfig:
+    """The configuration in ``data`` when it is the one that is due.
+
+    Raises ``SecAggError``: BAD_CONFIG naming the field that differs; BAD_COHORT for another cohort than the pinned
+    one; DEADLINE when it has passed already.
+    """
+    config = SessionConfig.from_bytes(data)
+    if config.cohort_digest != due.manifest.digest:
+        raise SecAggError(
+            f"BAD_COHORT: the session is for cohort {config.cohort_digest.hex()[:16]}…, but "
+            f"{due.manifest.digest.hex()[:16]}… is pinned",
+            hint="compare the cohort's manifest with the other operators; the coordinator may have an older one",
+        )
+    for field, found, wanted in (
+        ("experiment", config.experiment, due.experiment),
+        ("round", config.round, due.round),
+        ("purpose", config.purpose, due.purpose),
+        ("state_digest", config.state_digest, due.state_digest),
+        ("prev_result", config.prev_result, due.prev_result),
+        ("dp_digest", config.dp_digest, due.dp_digest),
+        ("threshold", config.threshold, due.manifest.threshold.required),
+    ):
+        if found != wanted:
+            raise fault("BAD_CONFIG", f"{field} {_shown(found)} where {_shown(wanted)} is due")
+    if config.min_survivors > len(due.manifest.nodes):
+        raise fault("BAD_CONFIG", f"min_survivors {config.min_survivors} of a cohort of {len(due.manifest.nodes)}")
+    if config.prg not in due.prgs:
+        raise fault("BAD_CONFIG", f"prg {config.prg.name} is not allowed here")
+    check_offer([stream.spec for stream in due.streams], config.streams)
+    if config.deadline_ms <= now_ms:
+        raise SecAggError("DEADLINE: the session's deadline has passed", hint="compare the clocks of both machines")
+    if config.deadline_ms > now_ms + LONGEST_MS:
+        raise fault("BAD_CONFIG", f"deadline_ms is more than {LONGEST_MS // 86_400_000} days away")
+    return config
+
+
+def check_own(due: SessionDue, identity: SigningIdentity, vectors: Mapping[str, Array]) -> None:
+    """Raise ``LocalProtocolError`` unless ``vectors`` are those of the streams due, and ``identity`` is the node's."""
+    specs = {stream.spec.name: stream.spec for stream in due.streams}
+    if set(vectors) != set(specs):
+        raise LocalProtocolError(f"vectors {sorted(vectors)} where the streams {sorted(specs)} are due")
+    for name, spec in specs.items():
+        vector = vectors[name]
+        if vector.shape != (spec.length,) or vector.dtype != ring_dtype(spec.ring_bits):
+            raise LocalProtocolError(f"stream {name}: a vector of {vector.dtype}{list(vector.shape)}")
+    try:
+        member = due.manifest.member(due.node)
+    except CertificateError as error:
+        raise LocalProtocolError(str(error), hint=error.hint) from None
+    if member.public_bytes != identity.public_bytes:
+        raise LocalProtocolError(f"node {due.node} has another identity key than cohort {due.manifest.cohort} names")
+
+
+def _shown(value: bytes | str | int) -> str:
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return (text[:16] + "…" if len(text) > 16 else text) or "none"

@@ -1,0 +1,322 @@
+"""A node's side of one session, sans IO: bytes in, bytes out, and one way through.
+
+==========  ===============================  ==========  ==============================================================
+state       call (leg), message              next state  refuses with
+==========  ===============================  ==========  ==============================================================
+IDLE        advertise (0), SessionConfig     ADVERTISED  BAD_CONFIG, BAD_COHORT, REPLAYED, ALREADY_RELEASED
+ADVERTISED  share (1), KeyList               SHARED      BAD_SIGNATURE, BAD_KEY, BAD_TRANSCRIPT, TOO_FEW_NODES
+SHARED      mask (2), Inbox                  UPLOADED    BAD_SHARE, BAD_TRANSCRIPT, TOO_FEW_NODES
+UPLOADED    confirm (3), Survivors           CONFIRMED   BAD_TRANSCRIPT, BAD_VECTOR, TOO_FEW_NODES
+CONFIRMED   unmask (4), ConsistencySet       RELEASED    BAD_SIGNATURE, BAD_TRANSCRIPT, TOO_FEW_NODES, ALREADY_RELEASED
+RELEASED    any                              RELEASED    ALREADY_RELEASED
+ABORTED     any                              ABORTED     BAD_TRANSCRIPT
+==========  ===============================  ==========  ==============================================================
+
+Any other call in a state is BAD_TRANSCRIPT, any call after the deadline DEADLINE. A refusal, whatever its cause, ends
+in ABORTED, which nothing leaves. Secrets are overwritten in RELEASED and ABORTED; the private keys and the seed already
+in UPLOADED. There is no way back: a new attempt is a new object with new keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+
+import numpy as np
+
+from fedsecure.crypto.keystream import add_masks
+from fedsecure.crypto.signatures import SigningIdentity
+from fedsecure.errors import CertificateError, SecAggError
+from fedsecure.secagg.codec import check_nodes, fault
+from fedsecure.secagg.due import SessionDue, check_due, check_own
+from fedsecure.secagg.fixedpoint import ring_dtype
+from fedsecure.secagg.masking import wipe_masks
+from fedsecure.secagg.memory import SessionMemory
+from fedsecure.secagg.messages import (
+    ADVERTISE,
+    CONSISTENCY,
+    MASKED_DONE,
+    Advertisement,
+    SessionConfig,
+    consistency,
+    encrypted_shares,
+    masked_done,
+    open_signed,
+    parse_advertise,
+    parse_consistency,
+    parse_consistency_set,
+    parse_inbox,
+    parse_key_list,
+    parse_survivors,
+    sign,
+    unmask_shares,
+)
+from fedsecure.secagg.nodekeys import NodeKeys
+from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
+from fedsecure.secagg.vectors import Masked, little_endian
+from fedsecure.tensors import Array
+
+__all__ = ["NodeState", "SecAggNode", "SessionDue"]
+
+
+class NodeState(Enum):
+    """Where a node is in a session."""
+
+    IDLE = "idle"
+    ADVERTISED = "advertised"
+    SHARED = "shared"
+    UPLOADED = "uploaded"
+    CONFIRMED = "confirmed"
+    RELEASED = "released"
+    ABORTED = "aborted"
+
+
+class SecAggNode:
+    """One session of one node; not thread-safe. Every answering call returns the bytes to send, or raises
+    ``SecAggError`` "CODE: …" and has then ended the session: send ``abort_bytes(error, node.transcript)``.
+
+    A call is answered once. Whoever may have to send an answer again, because the connection broke, keeps its bytes.
+    """
+
+    def __init__(
+        self,
+        due: SessionDue,
+        identity: SigningIdentity,
+        vectors: Mapping[str, Array],
+        memory: SessionMemory,
+        *,
+        now_ms: Callable[[], int],
+        threads: int = 1,
+    ) -> None:
+        """``vectors``: stream name -> this node's vector on the ring (length,), left as it is. ``now_ms``: Unix time.
+        ``threads`` share the masking. Raises ``LocalProtocolError`` when a vector is not that of its stream, or
+        ``identity`` is not the node's in the manifest."""
+        check_own(due, identity, vectors)
+        self._due, self._identity, self._memory = due, identity, memory
+        self._vectors = dict(vectors)
+        self._now_ms, self._threads = now_ms, threads
+        self._keys: NodeKeys | None = None
+        self._config: SessionConfig | None = None
+        self._config_digest = self._advertised = self._own_vector = b""
+        self._peers: dict[str, Advertisement] = {}
+        self._shared: tuple[str, ...] = ()
+        self._survivors: tuple[str, ...] = ()
+        self._transcript1 = self._transcript3 = b""
+        self._state = NodeState.IDLE
+
+    @property
+    def state(self) -> NodeState:
+        """Where the session is."""
+        return self._state
+
+    @property
+    def config(self) -> SessionConfig | None:
+        """The configuration, once ``advertise`` accepted it."""
+        return self._config
+
+    @property
+    def transcript1(self) -> bytes:
+        """T1, from ``share`` on; empty before."""
+        return self._transcript1
+
+    @property
+    def transcript3(self) -> bytes:
+        """T3, from ``confirm`` on; empty before."""
+        return self._transcript3
+
+    @property
+    def transcript(self) -> bytes:
+        """T3 or T1, as far as there is one: what an abort names."""
+        return self._transcript3 or self._transcript1
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """U3 in order, from ``confirm`` on; empty before."""
+        return self._survivors
+
+    def answer(self, leg: int, message: bytes) -> bytes | Masked:
+        """The answer to ``message`` of ``leg`` (0 to 4): of ``advertise``, ``share``, ``mask``, ``confirm`` and
+        ``unmask`` in turn."""
+        calls: tuple[Callable[[bytes], bytes | Masked], ...]
+        calls = self.advertise, self.share, self.mask, self.confirm, self.unmask
+        if not 0 <= leg < len(calls):
+            self.wipe()
+            raise fault("BAD_TRANSCRIPT", f"leg {leg} (allowed: 0..{len(calls) - 1})")
+        return calls[leg](message)
+
+    def advertise(self, config: bytes) -> bytes:
+        """Leg 0: fresh keys for the session that ``config`` describes; returns ``Signed{Advertise}``."""
+        with self._step(NodeState.IDLE, NodeState.ADVERTISED):
+            due = self._due
+            self._config = check_due(due, config, self._now_ms())
+            try:
+                due.manifest.require_signed()
+            except CertificateError as error:
+                raise SecAggError(f"BAD_COHORT: {error}", hint=error.hint) from None
+            self._memory.begin(due.experiment, due.purpose, due.round)
+            self._keys = NodeKeys(due.node, due.manifest)
+            self._config_digest = config_digest(config)
+            payload = self._keys.advertise(self._config_digest, due.manifest.digest).to_bytes()
+            self._advertised = self._sign(ADVERTISE, payload)
+        return self._advertised
+
+    def share(self, key_list: bytes) -> bytes:
+        """Leg 1: seals shares of both secrets for every peer of U1; returns ``EncryptedShares``."""
+        with self._step(NodeState.ADVERTISED, NodeState.SHARED):
+            signed = parse_key_list(key_list)
+            if self._advertised not in signed:
+                raise fault("BAD_TRANSCRIPT", "the list of keys lacks what this node advertised")
+            payloads = dict(open_signed(data, ADVERTISE, self._due.manifest) for data in signed)
+            if len(payloads) != len(signed):
+                raise fault("BAD_KEY", "a node is in the list of keys twice")
+            check_nodes(payloads, "the list of keys", "BAD_KEY")
+            advertised = {signer: self._advertisement(signer, payload) for signer, payload in payloads.items()}
+            keys = [key for a in advertised.values() for key in (a.share_pk, a.mask_pk, a.seed_commit)]
+            if len(set(keys)) != len(keys):
+                raise fault("BAD_KEY", "two keys or commitments in the list of keys are the same")
+            self._require(len(advertised), "advertised keys")
+            self._transcript1 = keys_transcript(self._config_digest, self._due.manifest.digest, payloads)
+            self._peers = {node: a for node, a in advertised.items() if node != self._due.node}
+            sealed = self._secrets().seal(self._transcript1, self._peers)
+        return encrypted_shares(self._transcript1, sealed)
+
+    def mask(self, inbox: bytes) -> Masked:
+        """Leg 2: opens the shares of U2 and masks the vectors, on copies; returns what is uploaded."""
+        with self._step(NodeState.SHARED, NodeState.UPLOADED):
+            sealed, shared = parse_inbox(inbox)
+            self._require_self(shared, "U2")
+            if strangers := sorted(set(shared) - set(self._peers) - {self._due.node}):
+                raise fault("BAD_TRANSCRIPT", f"node {strangers[0]} is in U2 but advertised no keys")
+            if set(sealed) != set(shared) - {self._due.node}:
+                raise fault("BAD_TRANSCRIPT", "the sealed shares are not those of the nodes of U2")
+            self._require(len(shared), "shared")
+            peers = {node: self._peers[node] for node in sealed}
+            self._secrets().open(self._transcript1, peers, sealed)
+            masked = self._masked(peers)
+            self._secrets().wipe_own()
+            self._vectors.clear()
+            self._shared = shared
+        return masked
+
+    def confirm(self, survivors: bytes) -> bytes:
+        """Leg 3: the one list of survivors that this node will help to unmask; returns ``Signed{Consistency}``."""
+        with self._step(NodeState.UPLOADED, NodeState.CONFIRMED):
+            vectors = parse_survivors(survivors)
+            self._require_self(vectors, "U3")
+            if vectors[self._due.node] != self._own_vector:
+                raise fault("BAD_VECTOR", "the survivors' list has another digest of this node's vectors")
+            self._require(len(vectors), "uploaded", least=self._settled().min_survivors)
+            self._transcript3 = survivors_transcript(self._transcript1, self._shared, vectors)
+            self._survivors = tuple(vectors)
+        return self._sign(CONSISTENCY, consistency(self._transcript3))
+
+    def unmask(self, consistency_set: bytes) -> bytes:
+        """Leg 4: after at least t survivors signed the same list, one share of every node of U2; returns
+        ``UnmaskShares``. That it does so is in the memory, durably, before this returns."""
+        with self._step(NodeState.CONFIRMED, NodeState.RELEASED):
+            due, signers = self._due, set[str]()
+            for data in parse_consistency_set(consistency_set):
+                signer, payload = open_signed(data, CONSISTENCY, due.manifest)
+                if signer in signers or signer not in self._survivors:
+                    raise fault("BAD_TRANSCRIPT", f"a confirmation of {signer}, which is no survivor or there twice")
+                if parse_consistency(payload) != self._transcript3:
+                    raise fault("BAD_TRANSCRIPT", f"{signer} confirmed another list of survivors")
+                signers.add(signer)
+            self._require(len(signers), "confirmed the survivors")
+            self._memory.release(due.experiment, due.purpose, due.round, self._transcript3)
+            dropped = [node for node in self._shared if node not in self._survivors]
+            shares = self._secrets().shares(self._survivors, dropped)
+        self._forget()
+        return unmask_shares(self._transcript3, shares)
+
+    def expire(self) -> bool:
+        """Whether the deadline has passed; secrets are then overwritten. To be called now and then by who waits."""
+        if self._config is None or self._now_ms() < self._config.deadline_ms:
+            return False
+        self.wipe()
+        return True
+
+    def wipe(self) -> None:
+        """End the session here: secrets are overwritten and nothing is answered any more. May be called again."""
+        self._forget()
+        if self._state is not NodeState.RELEASED:
+            self._state = NodeState.ABORTED
+
+    def __repr__(self) -> str:
+        due = self._due
+        return f"SecAggNode({due.node}, {due.purpose} of round {due.round}, {self._state.value})"
+
+    @contextmanager
+    def _step(self, state: NodeState, following: NodeState) -> Iterator[None]:
+        """Go from ``state`` to ``following``, or end the session for good."""
+        try:
+            self._require_state(state)
+            yield
+        except BaseException:
+            self.wipe()
+            raise
+        self._state = following
+
+    def _require_state(self, state: NodeState) -> None:
+        if self._state is NodeState.RELEASED:
+            raise fault("ALREADY_RELEASED", "this session's sum was unmasked; it answers nothing more")
+        if self.expire():
+            raise SecAggError("DEADLINE: the session's deadline has passed", hint="the next attempt has new keys")
+        if self._state is not state:
+            raise fault("BAD_TRANSCRIPT", f"a message for {state.value} nodes, but this one is {self._state.value}")
+
+    def _forget(self) -> None:
+        if self._keys is not None:
+            self._keys.wipe()
+        self._vectors.clear()
+
+    def _advertisement(self, signer: str, payload: bytes) -> Advertisement:
+        found = parse_advertise(payload)
+        if found.node != signer:
+            raise fault("BAD_KEY", f"{signer} signed keys for {found.node}")
+        if (found.config_digest, found.cohort_digest) != (self._config_digest, self._due.manifest.digest):
+            raise fault("BAD_TRANSCRIPT", f"{signer} advertised keys for another configuration or cohort")
+        return found
+
+    def _masked(self, peers: Mapping[str, Advertisement]) -> Masked:
+        """Copies of the vectors with all masks on, in one pass each, and their digests."""
+        config = self._settled()
+        masks = self._secrets().masks(self._transcript1, peers, config.streams)
+        copies, digests = [], []
+        try:
+            for spec, of_stream in zip(config.streams, masks, strict=True):
+                vector = np.array(self._vectors[spec.name], ring_dtype(spec.ring_bits), order="C")
+                add_masks(vector, of_stream, config.prg, threads=self._threads)
+                copies.append(vector)
+                digests.append(hashlib.sha256(little_endian(vector)).digest())
+        finally:
+            for of_stream in masks:
+                wipe_masks(of_stream)
+        self._own_vector = vector_digest(digests)
+        done = self._sign(MASKED_DONE, masked_done(self._transcript1, digests))
+        return Masked(self._transcript1, copies, tuple(digests), done)
+
+    def _sign(self, label: str, payload: bytes) -> bytes:
+        return sign(self._identity, label, payload, signer=self._due.node)
+
+    def _require(self, found: int, what: str, *, least: int = 0) -> None:
+        least = max(least, self._due.manifest.threshold.required)
+        if found < least:
+            raise SecAggError(
+                f"TOO_FEW_NODES: {found} nodes {what} where {least} are needed",
+                hint="nothing was revealed; the next attempt has new keys",
+            )
+
+    def _require_self(self, nodes: Mapping[str, bytes] | tuple[str, ...], name: str) -> None:
+        if self._due.node not in nodes:
+            raise fault("BAD_TRANSCRIPT", f"the list {name} lacks this node, which is to answer it")
+
+    def _secrets(self) -> NodeKeys:
+        assert self._keys is not None, "from ADVERTISED on"
+        return self._keys
+
+    def _settled(self) -> SessionConfig:
+        assert self._config is not None, "from ADVERTISED on"
+        return self._config
