@@ -104,7 +104,10 @@ def form(site: Site, cohort: str, others: dict[str, str], version: int | None, o
     new_file(out)
     if version is None:
         version = _next_version(site, cohort)
-    manifest = CohortManifest.form(site.settings.federation, cohort, version, keys)
+    try:
+        manifest = CohortManifest.form(site.settings.federation, cohort, version, keys)
+    except ConfigError as error:
+        raise ConfigError(str(error), hint="give every node once, with the identity.pub of its own") from None
     site.check(manifest)
     write_manifest(out, manifest)
     return manifest

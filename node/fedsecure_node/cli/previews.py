@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedsecure.tensors import Tensors
 from fedsecure_node.assemble import open_log
+from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.releases import find_release, fold
 from fedsecure_node.preview.release import make_preview, write_preview
 from fedsecure_node.settings import load_settings
@@ -27,8 +28,9 @@ def preview_releases(folder: Path, wanted: str, out: Path) -> dict[int, dict[str
         releases = fold(open_log(store, settings).records())
         for release in releases.values() if wanted == "all" else [find_release(releases, wanted)]:
             plan = store.plans.get(release.key.plan).plan()
-            data = read_digest_named(store.runs.payload_path(release.payload), release.payload, "release")
-            cut = int(release.body["payload"]["summed_bytes"])
+            kept = kept_digest(release.body)
+            data = read_digest_named(store.runs.payload_path(kept), kept, "release")
+            cut = len(data) - int(release.body["payload"]["released_bytes"])
             made = make_preview(release, plan, Tensors.from_bytes(data[:cut]), Tensors.from_bytes(data[cut:]))
             written[release.number] = write_preview(made, out, release.number)
     return written

@@ -46,9 +46,14 @@ def _line(item: Release) -> str:
     counts = body["class_counts"]
     images = f", {counted(sum(counts.values()), 'condensed record')}" if counts else ""
     return (
-        f"{body['plan']['name']} {item.key}: {body['payload']['bytes']} bytes{images}, "
+        f"{body['plan']['name']} {item.key}: {body['payload']['bytes']} bytes{_masked(item)}{images}, "
         f"guarantee {body['guarantee']['label']}, {body['payload']['sha256'][:12]}"
     )
+
+
+def _masked(item: Release) -> str:
+    """What leaves besides, inside a masked sum."""
+    return f" and {item.masked_bytes} under masks" if item.is_masked else ""
 
 
 def read_records(folder: Path) -> tuple[Record, ...]:

@@ -17,6 +17,7 @@ from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
 from fedsecure.text import counted
 from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.queries import entries
 from fedsecure_node.log.releases import Release, fold
 from fedsecure_node.log.witness import Witness
@@ -56,8 +57,8 @@ class Verified:
 
 
 def verify_store(folder: Path, public_bytes: bytes) -> Verified:
-    """Check chain, signatures, order and end of the log, and that each release's bytes, and the policy that it or an
-    answer to a query was checked against, are those that it names.
+    """Check chain, signatures, order and end of the log, and that each release's bytes (and tensors, where a half of
+    them leaves under masks), and the policy that it or an answer to a query was checked against, are those that it names.
 
     Only reads, without any lock: a copy that may only be read will do, and a daemon may write meanwhile. Raises
     ``ReleaseLogError`` naming the record, ``ConfigError`` when there is no store, ``StoreError`` when it cannot be
@@ -74,9 +75,8 @@ def verify_store(folder: Path, public_bytes: bytes) -> Verified:
     found = _at_rest(path, lambda: _head(folder), partial(verify, public_bytes))
     releases = fold(found.records)
     for release in releases.values():
-        _check_file(
-            f"release {release.number}", folder / "releases" / f"{release.payload}.bin", release.payload, "its bytes"
-        )
+        for digest, what in ((release.payload, "its bytes"), (kept_digest(release.body), "all of its tensors")):
+            _check_file(f"release {release.number}", folder / "releases" / f"{digest}.bin", digest, what)
     for policy, named in _policies(found.records).items():
         _check_file(named, folder / "policies" / f"{policy}.toml", policy, "the policy it was checked against")
     return Verified(found.records, releases, identity_fingerprint(public_bytes))
