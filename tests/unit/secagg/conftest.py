@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from fedsecure.config import validate
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.plan import Plan
 from fedsecure.plan.presets import preset_settings
+
+#: ``adversary`` and ``adversary_knowledge`` lie here and are no tests themselves.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
