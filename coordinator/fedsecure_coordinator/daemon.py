@@ -25,6 +25,10 @@ from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
 from fedsecure_coordinator.listening import check_listen
+from fedsecure_coordinator.masking.buffers import Buffers
+from fedsecure_coordinator.masking.calls import MaskingCalls
+from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
+from fedsecure_coordinator.masking.sessions import Sessions
 from fedsecure_coordinator.notices import Notice
 from fedsecure_coordinator.pool import CallPool
 from fedsecure_coordinator.prediction.board import Board
@@ -32,7 +36,7 @@ from fedsecure_coordinator.prediction.dispatcher import Dispatcher
 from fedsecure_coordinator.prediction.models import Models
 from fedsecure_coordinator.prediction.servicer import PredictionServicer
 from fedsecure_coordinator.prediction.turnstile import CALLS_EACH, Turnstile
-from fedsecure_coordinator.preparation import Preparer
+from fedsecure_coordinator.preparation import Preparer, physical_memory
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import BuildMethod
 from fedsecure_coordinator.servicer import Servicer, ServicerLimits
@@ -56,6 +60,8 @@ MAX_MESSAGE = 4 << 20
 #: Calls on one connection at once; and calls beyond the threads, which wait for one or are refused by it in a moment.
 MAX_STREAMS = 100
 SPARE_CALLS = 64
+#: Masked vectors in transit take at most this part of the machine's memory.
+MASKED_PART = 4
 _log = logging.getLogger("fedsecure.coordinator")
 
 
@@ -107,9 +113,14 @@ class Daemon:
             blobs = BlobStore(store / "blobs")
             blobs.clean()
             self.registry = Registry(self.journal, blobs, self._build_method, clock=self._clock, listen=self._listen)
-            self.desk = Desk(self.registry, max_nodes=self._settings.limits.max_nodes)
+            limits = self._settings.limits
+            self._cohorts = Cohorts(store / FOLDER)
+            buffers = Buffers(physical_memory() // MASKED_PART)
+            self.sessions = Sessions(self.registry, buffers=buffers, skew_ms=1000 * limits.clock_skew_s)
+            self.desk = Desk(self.registry, max_nodes=limits.max_nodes, legs=self.sessions.leg)
             uploads = Uploads(store / "partial", self.desk)
             self.registry.on_exchange_over(uploads.discard)
+            self.registry.on_exchange_over(self.sessions.end)
             self.dispatcher = Dispatcher()
             self._board = Board(self.journal, self.dispatcher)
             self._server = self._build_server(uploads)
@@ -151,7 +162,8 @@ class Daemon:
                 ("grpc.server_handshake_timeout_ms", 20_000),
             ],
         )
-        servicer = Servicer(self.desk, uploads, gate, bounds, clock=self._clock)
+        masking = MaskingCalls(self.sessions, self._cohorts)
+        servicer = Servicer(self.desk, uploads, masking, gate, bounds, clock=self._clock)
         add_CoordinatorServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
         turnstile = Turnstile(limits.max_analysts)
         predictions = PredictionServicer(
@@ -199,10 +211,10 @@ class Daemon:
     def _work(self) -> None:
         device = self._warm_up()
         self._warm.set()
-        Worker(self.registry, self._stop, device=device, evaluate=self._evaluate).work()
+        Worker(self.registry, self.sessions, self._stop, device=device, evaluate=self._evaluate).work()
 
     def _prepare(self) -> None:
-        preparer = Preparer(self.registry, self._stop)
+        preparer = Preparer(self.registry, self._cohorts, self._stop)
         preparer.list_runs()
         while not self._warm.wait(TICK_SECONDS):
             if self._stop.is_set():
@@ -244,6 +256,7 @@ class Daemon:
             stopped = threading.Event()
         self.registry.close()
         self.dispatcher.close()
+        self.sessions.close()
         stopped.wait(2 * GRACE_SECONDS)
         end = time.monotonic() + WORKER_SECONDS
         for thread in self._waited_for:

@@ -10,7 +10,9 @@ from fedsecure.errors import DataError, RemoteProtocolError, WireError
 from fedsecure.rounds.events import ContributionAccepted, NodeJoined, NodeLeft, Phase
 from fedsecure.schema import Schema
 from fedsecure.text import printable
+from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.journal import Published, RunRow, Submission
+from fedsecure_coordinator.masking.announced import announcement
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, plan_of, run_state
 
@@ -21,6 +23,10 @@ MAX_OFFERS = 200
 MAX_REASON = 500
 #: Stands for the nodes of a plan that cannot be read: names none.
 NOBODY = ("",)
+
+
+def _no_leg(digest: str, node: str) -> None:
+    """No session is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +42,29 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a node is to do next: contribute (``slot`` and the rest), or take note that the run of ``ended`` is over,
-    and keep what it answers queries with (``published``)."""
+    """What a node is to do next: contribute (``slot`` and the rest; ``cohort``: under whose masks, and ``result`` of
+    the last masked sum), take a step of a session (``leg``), or take note that the run of ``ended`` is over, and keep
+    what it answers queries with (``published``)."""
 
     slot: Slot | None = None
     broadcast: str = ""
     broadcast_bytes: int = 0
     deadline_ms: int = 0
+    cohort: str = ""
+    result: bytes = b""
+    leg: pb.Leg | None = None
     ended: RunRow | None = None
     published: Published | None = None
 
 
 class Desk:
-    """Serves nodes from the registry. ``max_nodes``: nodes in running runs at once."""
+    """Serves nodes from the registry. ``max_nodes``: nodes in running runs at once. ``legs``: of a run and a node, the
+    step of a session under masks that is due from it."""
 
-    def __init__(self, registry: Registry, *, max_nodes: int = 64) -> None:
-        self._registry, self._max_nodes = registry, max_nodes
+    def __init__(
+        self, registry: Registry, *, max_nodes: int = 64, legs: Callable[[str, str], pb.Leg | None] = _no_leg
+    ) -> None:
+        self._registry, self._max_nodes, self._legs = registry, max_nodes, legs
         self._polls: dict[str, int] = {}
         self._told: set[tuple[str, str]] = set()
         #: The nodes that an ended run's plan names; none: it was open to all.
@@ -148,6 +161,10 @@ class Desk:
         registry = self._registry
         registry.require_ready()
         for digest in dict.fromkeys(digests):
+            leg = self._legs(digest, node)
+            if leg is not None:
+                return Work(leg=leg)
+        for digest in dict.fromkeys(digests):
             over = registry.ended().get(digest)
             if over is not None and self._took_part(digest, node):
                 return Work(ended=over, published=registry.journal.published().get(digest))
@@ -160,9 +177,16 @@ class Desk:
                 registry.feed(digest, NodeJoined(node))
             state = run.machine.state
             if state.phase is Phase.EXCHANGE and node in state.cohort and node not in state.contributed:
-                slot = Slot(digest, state.round, run.machine.exchange, state.attempt, node)
-                return Work(slot, run.row.broadcast, run.row.broadcast_bytes, run.deadlines[state.token])
+                return self._exchange(run, node)
         return None
+
+    def _exchange(self, run: Run, node: str) -> Work:
+        state, exchange = run.machine.state, run.machine.exchange
+        slot = Slot(run.digest, state.round, exchange, state.attempt, node)
+        cohort = run.masks.cohort if run.masks is not None and run.masked(exchange) else ""
+        last = self._registry.journal.last_sum(run.digest, state.round, exchange) if run.masks else None
+        result = announcement(last, run.row.broadcast)
+        return Work(slot, run.row.broadcast, run.row.broadcast_bytes, run.deadlines[state.token], cohort, result)
 
     def broadcast(self, node: str, digest: str, offset: int, chunk: int) -> Iterator[bytes]:
         """A broadcast from ``offset`` on, in pieces. Only what an open exchange offers to this node can be had, and
@@ -212,7 +236,7 @@ class Desk:
         with self._registry.changed:
             run = self._offered(slot.node, slot.digest)
             run.machine.check(ContributionAccepted(slot.node, slot.round, slot.exchange, slot.attempt, payload_digest))
-            return run.method.schema(slot.exchange)
+            return run.schema(slot.exchange)
 
     def accept(self, slot: Slot, payload: bytes, key: bytes) -> None:
         """Store a contribution that was checked, and count it. Durable when this returns."""

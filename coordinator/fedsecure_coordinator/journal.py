@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsecure_coordinator.database import Access, Database
+from fedsecure_coordinator.database import Access
+from fedsecure_coordinator.masking.tables import MASKING_TABLES, MaskingTables
 
 __all__ = ["JOURNAL_NAME", "Access", "Journal", "Published", "RunRow", "Served", "Submission"]
 
@@ -49,7 +50,7 @@ CREATE TABLE served (
   unreachable INTEGER NOT NULL, PRIMARY KEY (digest, node)) STRICT;
 """
 #: What brings a file of format 0, 1, … to the next format.
-_STEPS = (_TABLES, _PREDICTION_TABLES)
+_STEPS = (_TABLES, _PREDICTION_TABLES, MASKING_TABLES)
 #: The first format with the tables of routed prediction.
 _PREDICTION_FORMAT = 2
 
@@ -129,7 +130,7 @@ _RUN_COLUMNS = ", ".join(RunRow.__slots__)
 _SUBMISSION_COLUMNS = ", ".join(Submission.__slots__)
 
 
-class Journal(Database):
+class Journal(MaskingTables):
     """The journal in a file. Safe to share between threads. Raises ``StoreError`` naming the file.
 
     ``access``: ``create`` makes the file if it is missing, ``write`` needs it to be there, and ``read`` neither makes
@@ -211,8 +212,9 @@ class Journal(Database):
         return {s.node: s for s in rows}
 
     def release_submissions(self, digest: str) -> None:
-        """The blobs of a run's contributions so far are no longer needed; that they were accepted stays known."""
+        """The blobs of a run's contributions and sums so far are no longer needed; that they were stays known."""
         self._write("UPDATE submissions SET kept = 0 WHERE digest = ? AND kept = 1", (digest,))
+        self.release_sums(digest)
 
     def needed_blobs(self) -> set[str]:
         """Digests of all blobs that some run still needs."""
@@ -221,7 +223,7 @@ class Journal(Database):
             "UNION SELECT payload FROM submissions WHERE kept = 1 "
             "UNION SELECT serving FROM published UNION SELECT routing FROM published"
         )
-        return {r[0] for r in rows if r[0]}
+        return {r[0] for r in rows if r[0]} | self.kept_sums()
 
     # Routed prediction ------------------------------------------------------------------------------------------------
     def publish(self, published: Published) -> None:

@@ -15,6 +15,8 @@ from fedsecure.plan.size import parameter_count, release_bytes
 from fedsecure.randomness import server_seed
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.journal import RunRow
+from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.masking.masks import CannotMask, decide, restore
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, one_line, plan_of
 
@@ -49,11 +51,13 @@ def check_fits(plan: Plan, memory: int) -> None:
 
 
 class Preparer:
-    """Prepares what the journal holds and the registry does not, until ``stop`` is set. ``memory``: bytes that a run
-    may need."""
+    """Prepares what the journal holds and the registry does not, until ``stop`` is set. ``cohorts``: who may be summed
+    under masks. ``memory``: bytes that a run may need."""
 
-    def __init__(self, registry: Registry, stop: threading.Event, *, memory: int | None = None) -> None:
-        self._registry, self._stop = registry, stop
+    def __init__(
+        self, registry: Registry, cohorts: Cohorts, stop: threading.Event, *, memory: int | None = None
+    ) -> None:
+        self._registry, self._cohorts, self._stop = registry, cohorts, stop
         self._memory = physical_memory() if memory is None else memory
 
     def list_runs(self) -> None:
@@ -90,10 +94,16 @@ class Preparer:
             check_fits(plan, self._memory)
             joined = {node for node, (is_in, _) in registry.journal.members(row.digest).items() if is_in}
             run = Run.restored(row, registry.build_method(plan), joined)
-            if not row.server:
+            if row.server:
+                run.masks = restore(plan, run.method, self._cohorts, registry.journal.cohort(row.digest))
+            else:
+                run.masks = decide(plan, run.method, self._cohorts)
                 first = registry.keep(run.method.init_server(server_seed(run.plan.seed)))
         except StoreError:
             raise
+        except CannotMask as error:
+            registry.end_unprepared(row, "secagg", one_line(error))
+            return
         except Exception as error:
             registry.end_unprepared(row, "update", one_line(error))
             return

@@ -59,11 +59,16 @@ class Registry(RunTable):
         self.closing = False
         self._due: list[str] = []
         self._fresh: set[str] = set()
-        self._exchange_over: Callable[[str], None] = lambda digest: None
+        self._when_over: list[Callable[[str], None]] = []
 
     def on_exchange_over(self, call: Callable[[str], None]) -> None:
-        """Have ``call(digest)`` called, under the lock, when contributions to a run's exchange are no longer due."""
-        self._exchange_over = call
+        """Have ``call(digest)`` called too, under the lock, when contributions to a run's exchange are no longer due,
+        or neither are those to the sum of one."""
+        self._when_over.append(call)
+
+    def _exchange_over(self, digest: str) -> None:
+        for call in self._when_over:
+            call(digest)
 
     def close(self) -> None:
         """Shutting down: whoever waits returns at once."""
@@ -103,7 +108,9 @@ class Registry(RunTable):
         else:
             run.row, run.server = replace(run.row, server=first[0]), first[1]
             run.row = run.after(run.machine.pending(), None, self.blobs, self.clock())
-            self._save_and_tell(run.row, [("opened", {"rounds": run.plan.rounds})])
+            cohort = run.masks.cohort if run.masks else ""
+            opened = ("opened", {"rounds": run.plan.rounds} | ({"cohort": cohort} if cohort else {}))
+            self._save_and_tell(run.row, [opened], lambda: self.journal.set_cohort(run.digest, cohort))
         self._runs[run.digest] = run
         self._perform(run, run.machine.pending())
         self.changed.notify_all()
@@ -234,6 +241,14 @@ class Registry(RunTable):
                     self.end_unprepared(row, "operator", reason, taken)
                 else:
                     taken()
+
+    def take_up_again(self, digest: str) -> None:
+        """Have the worker look at a run that is being aggregated once more: what it waited for is there."""
+        with self.changed:
+            run = self.run(digest)
+            if run is not None and run.machine.state.phase is Phase.AGGREGATING and digest not in self._due:
+                self._due.append(digest)
+                self.changed.notify_all()
 
     def next_due(self, timeout: float) -> str | None:
         """Wait at most ``timeout`` seconds for a run whose contributions are to be aggregated."""

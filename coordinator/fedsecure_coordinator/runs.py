@@ -14,9 +14,11 @@ from fedsecure.plan import Plan
 from fedsecure.rounds.events import Abort, Action, Complete, Phase, SetDeadline, StartExchange
 from fedsecure.rounds.machine import RoundMachine
 from fedsecure.rounds.state import RoundState
+from fedsecure.schema import Schema
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore, DamagedBlob
 from fedsecure_coordinator.journal import Published, RunRow
+from fedsecure_coordinator.masking.masks import Masks
 
 __all__ = ["BroadcastFailed", "BuildMethod", "Run", "one_line", "plan_of", "run_state"]
 
@@ -56,7 +58,7 @@ def run_state(row: RunRow) -> RoundState:
 @dataclass(slots=True)
 class Run:
     """A prepared run. ``joined``: the nodes that said they are ready, stragglers included. ``server``: the
-    coordinator's state, loaded when it is needed."""
+    coordinator's state, loaded when it is needed. ``masks``: absent, nothing is masked."""
 
     plan: Plan
     method: Method
@@ -64,6 +66,7 @@ class Run:
     row: RunRow
     joined: set[str] = field(default_factory=set)
     server: Tensors | None = None
+    masks: Masks | None = None
 
     @classmethod
     def restored(cls, row: RunRow, method: Method, joined: set[str]) -> Run:
@@ -83,6 +86,15 @@ class Run:
     def deadlines(self) -> dict[int, int]:
         """Token -> milliseconds since 1970."""
         return {int(token): at for token, at in json.loads(self.row.deadlines).items()}
+
+    def masked(self, exchange: str) -> bool:
+        """Whether what nodes sum in ``exchange`` stays with them until a session sums it under masks."""
+        return self.masks is not None and self.masks.cover(exchange)
+
+    def schema(self, exchange: str) -> Schema:
+        """What a contribution holds as it is sent: no summed half, where that is masked."""
+        schema = self.method.schema(exchange)
+        return Schema((), schema.released) if self.masked(exchange) else schema
 
     def state(self, blobs: BlobStore) -> Tensors:
         """The coordinator's state, from memory or from its blob."""

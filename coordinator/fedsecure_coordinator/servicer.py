@@ -18,6 +18,7 @@ from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer
 from fedsecure_coordinator.calls import check_hello, guarded
 from fedsecure_coordinator.desk import Desk, Work
 from fedsecure_coordinator.gate import Gate
+from fedsecure_coordinator.masking.calls import MaskingCalls
 from fedsecure_coordinator.uploads import Uploads
 
 __all__ = ["Servicer", "ServicerLimits"]
@@ -49,9 +50,17 @@ class Servicer(CoordinatorServicer):
     """Every call of ``coordinator.proto``. ``clock``: milliseconds since 1970."""
 
     def __init__(
-        self, desk: Desk, uploads: Uploads, gate: Gate, limits: ServicerLimits, *, clock: Callable[[], int]
+        self,
+        desk: Desk,
+        uploads: Uploads,
+        masking: MaskingCalls,
+        gate: Gate,
+        limits: ServicerLimits,
+        *,
+        clock: Callable[[], int],
     ) -> None:
-        self._desk, self._uploads, self._gate, self._limits, self._clock = desk, uploads, gate, limits, clock
+        self._desk, self._uploads, self._masking = desk, uploads, masking
+        self._gate, self._limits, self._clock = gate, limits, clock
         self._lock = threading.Lock()
         self._uploading: dict[str, deque[grpc.ServicerContext]] = {}
 
@@ -156,6 +165,42 @@ class Servicer(CoordinatorServicer):
 
         return guarded(context, answer)
 
+    def CohortManifest(
+        self, request: pb.CohortManifestRequest, context: grpc.ServicerContext
+    ) -> pb.CohortManifestReply:
+        """The manifest of one of this node's cohorts."""
+
+        def answer() -> pb.CohortManifestReply:
+            self._gate.require_node(context, request.node_id)
+            return pb.CohortManifestReply(manifest=self._masking.manifest(request.node_id, request.cohort_digest))
+
+        return guarded(context, answer)
+
+    def AnswerLeg(self, request: pb.LegAnswer, context: grpc.ServicerContext) -> pb.LegReply:
+        """A node's answer to a leg of a session, or its abort."""
+
+        def answer() -> pb.LegReply:
+            self._gate.require_node(context, request.node_id)
+            self._masking.answer(request)
+            return pb.LegReply()
+
+        return guarded(context, answer)
+
+    def UploadMasked(self, request_iterator: Iterator[pb.MaskedMessage], context: grpc.ServicerContext) -> pb.LegReply:
+        """A node's masked vectors: one header, then chunks and what ends them."""
+
+        def answer() -> pb.LegReply:
+            first = next(request_iterator, None)
+            if first is None or first.WhichOneof("part") != "header":
+                raise RemoteProtocolError("upload of masked vectors: does not begin with a header")
+            self._gate.require_node(context, first.header.node_id)
+            gone = lambda: not context.is_active()  # noqa: E731 - shorter than a def for one expression
+            with self._one_of_few(first.header.node_id, context):
+                self._masking.upload(first.header, request_iterator, gone)
+            return pb.LegReply()
+
+        return guarded(context, answer)
+
     def _one_of_few(self, node: str, context: grpc.ServicerContext) -> _Held:
         with self._lock:
             held = self._uploading.setdefault(node, deque())
@@ -199,6 +244,8 @@ def _pieces(messages: Iterator[pb.UploadMessage]) -> Iterator[bytes]:
 def _work(work: Work | None) -> pb.NextWorkReply:
     if work is None:
         return pb.NextWorkReply(nothing=pb.Nothing())
+    if work.leg is not None:
+        return pb.NextWorkReply(leg=work.leg)
     if work.ended is not None:
         ended = pb.Ended(plan_digest=work.ended.digest, state=_STATES[work.ended.phase], reason=work.ended.reason)
         if work.published is not None:
@@ -213,5 +260,7 @@ def _work(work: Work | None) -> pb.NextWorkReply:
         broadcast_digest=work.broadcast,
         broadcast_bytes=work.broadcast_bytes,
         deadline_unix_ms=work.deadline_ms,
+        cohort_digest=work.cohort,
+        result=work.result,
     )
     return pb.NextWorkReply(exchange=exchange)

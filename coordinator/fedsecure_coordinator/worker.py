@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
+from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError, WireError
+from fedsecure.method import Aggregate as Sum
 from fedsecure.method import Cancelled, ServerContext, sum_contributions
 from fedsecure.plan import Plan
 from fedsecure.randomness import server_seed
-from fedsecure.rounds.events import Aggregate, AttemptFailed, Phase, ServerUpdated, UpdateFailed
+from fedsecure.rounds.events import Aggregate, AttemptFailed, NodeLeft, Phase, ServerUpdated, UpdateFailed
 from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import decode_payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.blobs import DamagedBlob
+from fedsecure_coordinator.masking.sessions import Sessions
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, one_line
 
@@ -28,18 +31,29 @@ __all__ = ["Evaluate", "Worker"]
 Evaluate = Callable[[Plan, Tensors], Mapping[str, float]]
 #: How long one wait for something to do lasts (seconds).
 LOOK_SECONDS = 0.5
+#: Why a node is out until it asks for work again, when its contribution is not in the sum.
+DROPPED = "dropped out of the masked sum"
+_log = logging.getLogger("fedsecure.coordinator")
 
 
 class Worker:
     """Folds contributions into the coordinator's state, one run at a time, until ``stop`` is set.
 
-    ``device``: a torch device name, passed on to the method. ``evaluate``: absent, nothing is measured.
+    What is summed under masks is summed by ``sessions``, while the worker goes on with other runs. ``device``: a torch
+    device name, passed on to the method. ``evaluate``: absent, nothing is measured.
     """
 
     def __init__(
-        self, registry: Registry, stop: threading.Event, *, device: str = "cpu", evaluate: Evaluate | None = None
+        self,
+        registry: Registry,
+        sessions: Sessions,
+        stop: threading.Event,
+        *,
+        device: str = "cpu",
+        evaluate: Evaluate | None = None,
     ) -> None:
-        self._registry, self._stop, self._device, self._evaluate = registry, stop, device, evaluate
+        self._registry, self._sessions, self._stop = registry, sessions, stop
+        self._device, self._evaluate = device, evaluate
 
     def work(self) -> None:
         """Until stopped: aggregate what is due."""
@@ -66,13 +80,15 @@ class Worker:
             self._feed_failure(digest, UpdateFailed(one_line(error)))
             return
         try:
-            contributions = self._contributions(run, action)
+            total = self._total(run, action)
         except (DataError, DamagedBlob, RemoteProtocolError) as error:
             self._feed_failure(digest, AttemptFailed(one_line(error)))
             return
+        if total is None:
+            return
         figures: dict[str, float] = {}
         try:
-            after = self._update(run, action, before, contributions, figures)
+            after = self._update(run, action, before, total, figures)
         except Cancelled:
             return
         except Exception as error:
@@ -81,12 +97,34 @@ class Worker:
         if action.exchange == run.method.exchanges[-1]:
             figures |= self._measure(run, after)
             figures["seconds"] = (registry.clock() - run.row.round_started_ms) / 1000
-        self._finish(run, action, after, figures)
+        self._finish(run, action, total, after, figures)
+
+    def _total(self, run: Run, action: Aggregate) -> Sum | None:
+        """The sum of what the contributors sent, of the survivors of a session where it is masked; ``None`` while that
+        session is still to come."""
+        contributions = self._contributions(run, action)
+        if not run.masked(action.exchange):
+            return sum_contributions(contributions)
+        journal, blobs = self._registry.journal, self._registry.blobs
+        found = journal.masked_sum(run.digest, action.round, action.exchange, action.attempt)
+        if found is None:
+            self._begin_session(run, action)
+            return None
+        released = {node: contributions[node].released for node in found.survivors}
+        return Sum(Tensors.from_bytes(blobs.get(found.summed)), released, found.survivors)
+
+    def _begin_session(self, run: Run, action: Aggregate) -> None:
+        try:
+            self._sessions.begin(run, action)
+        except WireError as error:  # no thread for it now
+            _log.warning("%s", error)
+            self._stop.wait(LOOK_SECONDS)
+            self._registry.take_up_again(run.digest)
 
     def _contributions(self, run: Run, action: Aggregate) -> dict[str, Contribution]:
         """What the contributors sent, read back and checked as on arrival."""
         stored = self._registry.journal.submissions(run.digest, action.round, action.exchange, action.attempt)
-        schema = run.method.schema(action.exchange)
+        schema = run.schema(action.exchange)
         found: dict[str, Contribution] = {}
         for node in action.contributors:
             if node not in stored:
@@ -100,7 +138,7 @@ class Worker:
         run: Run,
         action: Aggregate,
         before: Tensors,
-        contributions: Mapping[str, Contribution],
+        total: Sum,
         figures: dict[str, float],
     ) -> Tensors:
         ctx = ServerContext(
@@ -110,7 +148,7 @@ class Worker:
             cancelled=lambda: self._stop.is_set() or self._registry.run(run.digest) is None,
             device=self._device,
         )
-        after = run.method.server_update(action.exchange, before, sum_contributions(contributions), ctx)
+        after = run.method.server_update(action.exchange, before, total, ctx)
         for name, array in after.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise DataError(f"the update diverged: tensor {name} is not finite", hint="lower the learning rate")
@@ -125,7 +163,7 @@ class Worker:
             self._registry.note(run.digest, "not-evaluated", {"reason": one_line(error)})
             return {}
 
-    def _finish(self, run: Run, action: Aggregate, after: Tensors, figures: Mapping[str, float]) -> None:
+    def _finish(self, run: Run, action: Aggregate, total: Sum, after: Tensors, figures: Mapping[str, float]) -> None:
         registry = self._registry
         blob = registry.blobs.put(after.to_bytes())
         finite = {name: value if math.isfinite(value) else None for name, value in figures.items()}
@@ -137,6 +175,8 @@ class Worker:
         with contextlib.suppress(LocalProtocolError, RemoteProtocolError), registry.changed:  # it may have been ended
             last = action.exchange == run.method.exchanges[-1]
             done = [("round", {"round": action.round, "metrics": finite})] if last else []
+            for node in sorted(set(action.contributors) - set(total.contributors)):
+                registry.feed(run.digest, NodeLeft(node, DROPPED))
             registry.feed(run.digest, ServerUpdated(), server=(blob, after), also=also, first=done)
         registry.prune()
 

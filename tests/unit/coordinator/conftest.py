@@ -15,6 +15,8 @@ from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.masking.sessions import Sessions
 from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.uploads import Uploads
@@ -73,7 +75,7 @@ def open_office(tmp_path):
     """Opens (and reopens) a coordinator's store: everything but the network. ``office.clock.now`` is its time (ms)."""
     opened = []
 
-    def open_(method=None, evaluate=None, memory=None):
+    def open_(method=None, evaluate=None, memory=None, **masking):
         clock = opened[-1].clock if opened else SimpleNamespace(now=1_000_000)
         notices = []
         journal = Journal(tmp_path / "journal.sqlite")
@@ -81,12 +83,15 @@ def open_office(tmp_path):
         registry = Registry(
             journal, blobs, lambda plan: method or VectorSum(), clock=lambda: clock.now, listen=notices.append
         )
-        desk = Desk(registry)
+        sessions = Sessions(registry, **masking)
+        cohorts = Cohorts(tmp_path / "cohorts")
+        desk = Desk(registry, legs=sessions.leg)
         uploads = Uploads(tmp_path / "partial", desk)
         registry.on_exchange_over(uploads.discard)
+        registry.on_exchange_over(sessions.end)
         stop = threading.Event()
-        worker = Worker(registry, stop, evaluate=evaluate)
-        preparer = Preparer(registry, stop, memory=memory)
+        worker = Worker(registry, sessions, stop, evaluate=evaluate)
+        preparer = Preparer(registry, cohorts, stop, memory=memory)
 
         def submit(plan):
             journal.add_run(RunRow(plan.digest(), plan.name, plan.canonical(), clock.now))
@@ -116,6 +121,8 @@ def open_office(tmp_path):
             blobs=blobs,
             registry=registry,
             desk=desk,
+            sessions=sessions,
+            cohorts=cohorts,
             uploads=uploads,
             worker=worker,
             preparer=preparer,
@@ -131,4 +138,5 @@ def open_office(tmp_path):
 
     yield open_
     for office in opened:
+        office.sessions.close()
         office.journal.close()

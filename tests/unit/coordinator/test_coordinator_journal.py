@@ -94,5 +94,5 @@ def test_faults_of_the_file_are_named(tmp_path):
     later = sqlite3.connect(tmp_path / "later.sqlite")
     later.execute("PRAGMA user_version=99")
     later.close()
-    with pytest.raises(StoreError, match="journal of format 99 where 2 is due"):
+    with pytest.raises(StoreError, match="journal of format 99 where 3 is due"):
         Journal(tmp_path / "later.sqlite")

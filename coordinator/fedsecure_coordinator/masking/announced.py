@@ -1,0 +1,42 @@
+"""From an unmasked sum to what is kept of it, and to what nodes are told of it with their next exchange."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from fedsecure.secagg.coordinator import Sums
+from fedsecure.secagg.results import SessionResult
+from fedsecure.secagg.streams import Stream, unflatten
+from fedsecure.tensors import Array, Tensors
+from fedsecure_coordinator.masking.tables import MaskedSum
+
+__all__ = ["announcement", "sum_digests", "summed_tensors"]
+
+
+def sum_digests(sums: Sums, streams: Sequence[Stream]) -> tuple[str, ...]:
+    """SHA-256 (hex) of every stream's sum, its ring elements in little endian, in the session's order."""
+    vectors = [sums.vectors[stream.spec.name] for stream in streams]
+    return tuple(hashlib.sha256(v.astype(v.dtype.newbyteorder("<"), copy=False).tobytes()).hexdigest() for v in vectors)
+
+
+def summed_tensors(sums: Sums, streams: Sequence[Stream], nodes: int) -> tuple[Tensors, int]:
+    """The sum as the method named its tensors, as ``sum_contributions`` gives it, and how many values were clipped.
+
+    ``nodes``: the cohort's size. Raises ``SecAggError`` BAD_SUM for a sum that its contributors cannot have given.
+    """
+    arrays: dict[str, Array] = {}
+    clipped = 0
+    for stream in streams:
+        tensors, more = unflatten(stream, sums.vectors[stream.spec.name], contributors=len(sums.survivors), nodes=nodes)
+        arrays.update(tensors)
+        clipped += more
+    return Tensors(arrays), clipped
+
+
+def announcement(last: MaskedSum | None, broadcast: str) -> bytes:
+    """``Result`` of a run's last sum, with the broadcast (hex digest) that followed; empty when there was no sum."""
+    if last is None:
+        return b""
+    digests = tuple(bytes.fromhex(digest) for digest in last.sum_digests)
+    return SessionResult(bytes.fromhex(last.transcript), digests, last.survivors, bytes.fromhex(broadcast)).to_bytes()
