@@ -6,17 +6,16 @@ import hashlib
 from collections.abc import Iterable
 
 from fedsecure.crypto.agreement import check_public
+from fedsecure.secagg.advertised import check_distinct, open_advertisement
 from fedsecure.secagg.codec import fault
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.messages import (
-    ADVERTISE,
     CONSISTENCY,
     MASKED_DONE,
     Advertisement,
     OwnerShare,
     SessionConfig,
     open_signed,
-    parse_advertise,
     parse_consistency,
     parse_encrypted_shares,
     parse_masked_done,
@@ -115,16 +114,12 @@ class Answers:
         return payload
 
     def _advertise(self, node: str, data: bytes) -> None:
-        found = parse_advertise(payload := self._open(node, ADVERTISE, data))
+        found, payload = open_advertisement(data, self._manifest, self.config_digest)
         if found.node != node:
-            raise fault("BAD_KEY", f"{node} advertised keys for {found.node}")
-        if (found.config_digest, found.cohort_digest) != (self.config_digest, self._manifest.digest):
-            raise fault("BAD_TRANSCRIPT", f"{node} advertised keys for another configuration or cohort")
+            raise fault("BAD_SIGNATURE", f"{node} sent what {found.node} signed")
         for key in (found.share_pk, found.mask_pk):
             check_public(key, node)
-        keys = [k for a in (found, *self.advertised.values()) for k in (a.share_pk, a.mask_pk, a.seed_commit)]
-        if len(set(keys)) != len(keys):
-            raise fault("BAD_KEY", f"{node} advertised a key or commitment that is there already")
+        check_distinct((*self.advertised.values(), found))
         self._signed[node], self._payloads[node], self.advertised[node] = data, payload, found
 
     def _share(self, node: str, data: bytes) -> None:

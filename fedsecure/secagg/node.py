@@ -19,20 +19,15 @@ in UPLOADED. There is no way back: a new attempt is a new object with new keys.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 
-import numpy as np
-
-from fedsecure.crypto.keystream import add_masks
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.errors import CertificateError, SecAggError
+from fedsecure.secagg.advertised import check_distinct, open_advertisement
 from fedsecure.secagg.codec import check_nodes, fault
 from fedsecure.secagg.due import SessionDue, check_due, check_own
-from fedsecure.secagg.fixedpoint import ring_dtype
-from fedsecure.secagg.masking import wipe_masks
 from fedsecure.secagg.memory import SessionMemory
 from fedsecure.secagg.messages import (
     ADVERTISE,
@@ -44,7 +39,6 @@ from fedsecure.secagg.messages import (
     encrypted_shares,
     masked_done,
     open_signed,
-    parse_advertise,
     parse_consistency,
     parse_consistency_set,
     parse_inbox,
@@ -55,7 +49,7 @@ from fedsecure.secagg.messages import (
 )
 from fedsecure.secagg.nodekeys import NodeKeys
 from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
-from fedsecure.secagg.vectors import Masked, little_endian
+from fedsecure.secagg.vectors import Masked, masked_copies
 from fedsecure.tensors import Array
 
 __all__ = ["NodeState", "SecAggNode", "SessionDue"]
@@ -168,17 +162,13 @@ class SecAggNode:
             signed = parse_key_list(key_list)
             if self._advertised not in signed:
                 raise fault("BAD_TRANSCRIPT", "the list of keys lacks what this node advertised")
-            payloads = dict(open_signed(data, ADVERTISE, self._due.manifest) for data in signed)
-            if len(payloads) != len(signed):
-                raise fault("BAD_KEY", "a node is in the list of keys twice")
-            check_nodes(payloads, "the list of keys", "BAD_KEY")
-            advertised = {signer: self._advertisement(signer, payload) for signer, payload in payloads.items()}
-            keys = [key for a in advertised.values() for key in (a.share_pk, a.mask_pk, a.seed_commit)]
-            if len(set(keys)) != len(keys):
-                raise fault("BAD_KEY", "two keys or commitments in the list of keys are the same")
-            self._require(len(advertised), "advertised keys")
+            opened = [open_advertisement(data, self._due.manifest, self._config_digest) for data in signed]
+            check_nodes((found.node for found, _ in opened), "the list of keys", "BAD_KEY")
+            check_distinct(found for found, _ in opened)
+            self._require(len(opened), "advertised keys")
+            payloads = {found.node: payload for found, payload in opened}
             self._transcript1 = keys_transcript(self._config_digest, self._due.manifest.digest, payloads)
-            self._peers = {node: a for node, a in advertised.items() if node != self._due.node}
+            self._peers = {found.node: found for found, _ in opened if found.node != self._due.node}
             sealed = self._secrets().seal(self._transcript1, self._peers)
         return encrypted_shares(self._transcript1, sealed)
 
@@ -272,31 +262,14 @@ class SecAggNode:
             self._keys.wipe()
         self._vectors.clear()
 
-    def _advertisement(self, signer: str, payload: bytes) -> Advertisement:
-        found = parse_advertise(payload)
-        if found.node != signer:
-            raise fault("BAD_KEY", f"{signer} signed keys for {found.node}")
-        if (found.config_digest, found.cohort_digest) != (self._config_digest, self._due.manifest.digest):
-            raise fault("BAD_TRANSCRIPT", f"{signer} advertised keys for another configuration or cohort")
-        return found
-
     def _masked(self, peers: Mapping[str, Advertisement]) -> Masked:
-        """Copies of the vectors with all masks on, in one pass each, and their digests."""
+        """What is uploaded: copies of the vectors with all masks on, and their digests."""
         config = self._settled()
         masks = self._secrets().masks(self._transcript1, peers, config.streams)
-        copies, digests = [], []
-        try:
-            for spec, of_stream in zip(config.streams, masks, strict=True):
-                vector = np.array(self._vectors[spec.name], ring_dtype(spec.ring_bits), order="C")
-                add_masks(vector, of_stream, config.prg, threads=self._threads)
-                copies.append(vector)
-                digests.append(hashlib.sha256(little_endian(vector)).digest())
-        finally:
-            for of_stream in masks:
-                wipe_masks(of_stream)
+        copies, digests = masked_copies(self._vectors, config.streams, masks, config.prg, threads=self._threads)
         self._own_vector = vector_digest(digests)
         done = self._sign(MASKED_DONE, masked_done(self._transcript1, digests))
-        return Masked(self._transcript1, copies, tuple(digests), done)
+        return Masked(self._transcript1, copies, digests, done)
 
     def _sign(self, label: str, payload: bytes) -> bytes:
         return sign(self._identity, label, payload, signer=self._due.node)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fedsecure.crypto.keystream import Mask, Prg, add_masks
 from fedsecure.errors import SecAggError
 from fedsecure.secagg.codec import fault
+from fedsecure.secagg.fixedpoint import ring_dtype
+from fedsecure.secagg.masking import wipe_masks
 from fedsecure.secagg.messages import CHUNK_BYTES, Chunk, masked_chunk
 from fedsecure.secagg.spec import StreamSpec
 from fedsecure.tensors import Array
 
-__all__ = ["Masked", "Upload", "little_endian", "wire_dtype"]
+__all__ = ["Masked", "Upload", "little_endian", "masked_copies", "wire_dtype"]
 
 
 def wire_dtype(ring_bits: int) -> np.dtype[Any]:
@@ -25,6 +28,31 @@ def wire_dtype(ring_bits: int) -> np.dtype[Any]:
 def little_endian(vector: Array) -> memoryview[int]:
     """The bytes of a ring vector as they travel; no copy on a little-endian machine."""
     return vector.astype(vector.dtype.newbyteorder("<"), copy=False).data.cast("B")
+
+
+def masked_copies(
+    vectors: Mapping[str, Array],
+    specs: Sequence[StreamSpec],
+    masks: Sequence[Sequence[Mask]],
+    prg: Prg,
+    *,
+    threads: int,
+) -> tuple[list[Array], tuple[bytes, ...]]:
+    """A copy of each stream's vector with its ``masks`` on, one pass each, and the SHA-256 of its bytes as they travel.
+
+    The keys of all masks are overwritten, also when this raises.
+    """
+    copies, digests = [], []
+    try:
+        for spec, of_stream in zip(specs, masks, strict=True):
+            vector = np.array(vectors[spec.name], ring_dtype(spec.ring_bits), order="C")
+            add_masks(vector, of_stream, prg, threads=threads)
+            copies.append(vector)
+            digests.append(hashlib.sha256(little_endian(vector)).digest())
+    finally:
+        for of_stream in masks:
+            wipe_masks(of_stream)
+    return copies, tuple(digests)
 
 
 class Masked:
