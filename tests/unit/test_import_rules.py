@@ -55,7 +55,7 @@ ALLOWED = {
     "evaluation": {"data", "models", "plan", "tensors"},
     "system_metrics": {"data", "evaluation", "method", "schema", "plan", "tensors"},
     "rounds": {"config", "plan"},
-    "masked_simulation": {"masked_plan", "method", "schema", "plan", "secagg", "tensors"},
+    "masked_simulation": {"crypto", "masked_plan", "method", "schema", "plan", "secagg", "tensors"},
     "simulation": {
         "data",
         "evaluation",
