@@ -17,6 +17,9 @@ from fedsecure_node.egress import Gate
 from fedsecure_node.link.connect import connect, tls_files
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.witness import Witness
+from fedsecure_node.masking.desk import LegDesk
+from fedsecure_node.masking.pins import Pins
+from fedsecure_node.masking.terms import MaskTerms
 from fedsecure_node.plans.institution import PolicyWatch
 from fedsecure_node.plans.localdata import LoadData, LocalData
 from fedsecure_node.progress import InTurn, Reporter, last_words, make_reporter
@@ -115,6 +118,9 @@ def _desks(
         for line in lines:
             reporter.say("data", f"local data: {line}")
 
+    identity = load_identity(settings.identity)
+    pins = Pins(store, node=settings.node, federation=settings.federation, public_bytes=identity.public_bytes)
+    terms = MaskTerms(store.sessions, pins, node_id=settings.node)
     load = load_data or LocalData(settings.data, told)
     build = build_method or _build_method()
     device = settings.compute.apply()
@@ -128,12 +134,24 @@ def _desks(
         stop,
         node_id=settings.node,
         watch=watch,
+        terms=terms,
         build_method=build,
         load_data=load,
         device=device,
     )
+    legs = LegDesk(
+        store,
+        gate,
+        reporter,
+        node_id=settings.node,
+        identity=identity,
+        terms=terms,
+        allowed=exchanges.allowed,
+        method=exchanges.method,
+        threads=settings.compute.threads or 1,
+    )
     keeper = ServingKeeper(store, reporter, watch=watch, build_method=build)
-    return Desks(store, gate, plans, exchanges, keeper, _queries(settings, store, log, reporter, build, device))
+    return Desks(store, gate, plans, exchanges, legs, keeper, _queries(settings, store, log, reporter, build, device))
 
 
 def _queries(

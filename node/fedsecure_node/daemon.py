@@ -21,6 +21,7 @@ from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
 from fedsecure_node.link.connect import Link
 from fedsecure_node.link.transfer import Backoff
+from fedsecure_node.masking.desk import LegDesk
 from fedsecure_node.progress import Reporter
 from fedsecure_node.serving.desk import QueryDesk
 from fedsecure_node.serving.keeping import ServingKeeper
@@ -46,6 +47,7 @@ class Desks:
     gate: Gate
     plans: PlanDesk
     exchanges: ExchangeDesk
+    legs: LegDesk
     keeper: ServingKeeper
     queries: QueryDesk
 
@@ -74,6 +76,7 @@ class NodeDaemon:
         except Cancelled:
             pass
         finally:
+            self._desks.legs.close_all()
             self._desks.queries.close()
         self._desks.queries.check()
         self._reporter.say("stopped", "the node stops")
@@ -108,7 +111,8 @@ class NodeDaemon:
             with threads_needed("the work of a run"):
                 while not self._stop.is_set():
                     self._check()
-                    self._desks.plans.tend(link)
+                    if not self._desks.legs.waiting():  # the other nodes of its cohort wait for this one
+                        self._desks.plans.tend(link)
                     if self._all_done():
                         return True
                     self._take_work(link)
@@ -130,6 +134,9 @@ class NodeDaemon:
         if not active:
             self._pause(LIST_MS / 1000)
             return
+        waiting = self._desks.legs.waiting()
+        if waiting in active:
+            active = [waiting]
         self._version = self._desks.store.database.version()
         reply = link.client.next_work(active, min(LIST_MS, link.max_wait_ms), self._changed)
         if reply is None or reply.WhichOneof("work") in (None, "nothing"):
@@ -137,24 +144,31 @@ class NodeDaemon:
         if reply.HasField("ended"):
             self._end(reply.ended, link)
             return
-        self._answer(reply.exchange, link)
+        self._answer(reply.leg if reply.HasField("leg") else reply.exchange, link)
 
-    def _answer(self, work: pb.Exchange, link: Link) -> None:
+    def _answer(self, work: pb.Exchange | pb.Leg, link: Link) -> None:
         desks = self._desks
         try:
-            outcome = desks.exchanges.answer(work, link)
+            done = self._answered(work, link)
         except (WireError, Cancelled, CertificateError, ReleaseLogError, StoreError, ConfigError):
             raise
         except Exception as error:
             if lacks_thread(error):
                 raise  # it passes: no reason to leave a run
             stage = f"round {work.round + 1}, exchange {work.exchange[:40]}"
+            desks.legs.close(work.plan_digest, "the node leaves the run")
             desks.plans.leave(work.plan_digest, as_error(error), stage, link)
             self._close_releases(work.plan_digest, "the node left the run")
+            done = False
+        if not done:
             self._pause(PAUSE_S)
-            return
-        if outcome is not Outcome.SENT:
-            self._pause(PAUSE_S)
+
+    def _answered(self, work: pb.Exchange | pb.Leg, link: Link) -> bool:
+        """Whether an exchange or a leg is dealt with, rather than to be asked for again after a pause."""
+        if isinstance(work, pb.Leg):
+            return self._desks.legs.answer(work, link)
+        self._desks.legs.close(work.plan_digest, "the coordinator asks for another contribution")
+        return self._desks.exchanges.answer(work, link) is Outcome.SENT
 
     def _end(self, ended: pb.Ended, link: Link) -> None:
         store = self._desks.store
@@ -172,6 +186,7 @@ class NodeDaemon:
             0 if completed else error.exit_code,
             now_ms(),
         )
+        self._desks.legs.close(ended.plan_digest, "the run is over")
         store.plans.set_offered(ended.plan_digest, "completed" if completed else "aborted")
         self._close_releases(ended.plan_digest, "the run is over")
         if not completed:

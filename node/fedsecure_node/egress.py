@@ -275,6 +275,11 @@ class Gate:
             if r.key.plan == plan_digest and r.state in ("logged", "held", "cleared", "sending")
         ]
 
+    def in_sums(self, plan_digest: str) -> list[Release]:
+        """Releases of a run whose summed half is inside a sum that could be read, in the log's order."""
+        found = self._log.releases().values()
+        return [r for r in found if r.key.plan == plan_digest and r.state == "unmasked"]
+
     def upload_key(self, key: ExchangeKey, payload: Payload) -> pb.UploadKey:
         """The message that names a contribution on the wire."""
         return upload_key(

@@ -18,7 +18,9 @@ from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.link.broadcasts import check_announced, read_broadcast
 from fedsecure_node.link.connect import Link
+from fedsecure_node.log.masks import leaving
 from fedsecure_node.log.releases import STATE_WORDS, Release
+from fedsecure_node.masking.terms import MaskTerms, Terms
 from fedsecure_node.plans.approvals import Verdict, standing
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
 from fedsecure_node.plans.localdata import LoadData, taking_part
@@ -49,6 +51,7 @@ class _Task:
     method: Method
     policy: CurrentPolicy
     work: pb.Exchange
+    terms: Terms
 
 
 class ExchangeDesk:
@@ -63,6 +66,7 @@ class ExchangeDesk:
         *,
         node_id: str,
         watch: PolicyWatch,
+        terms: MaskTerms,
         build_method: BuildMethod,
         load_data: LoadData,
         device: str,
@@ -73,6 +77,7 @@ class ExchangeDesk:
         self._stop = stop
         self._node = node_id
         self._watch = watch
+        self._terms = terms
         self._build = build_method
         self._load = load_data
         self._device = device
@@ -114,10 +119,9 @@ class ExchangeDesk:
             if finished is None:
                 return Outcome.LATE
         elif finished.broadcast != task.work.broadcast_digest:
-            raise RemoteProtocolError(
-                f"{task.key}: the coordinator asks again, with another broadcast than the one answered",
-                hint="the coordinator lost its state or misbehaves; ask its operator",
-            )
+            raise _asks_again(task.key, "another broadcast")
+        elif self._store.sessions.asked(task.key).cohort != task.terms.asked.cohort:
+            raise _asks_again(task.key, "other masks")
         return self._release(task, finished, link)
 
     def _records(self, task: _Task) -> Dataset:
@@ -143,9 +147,10 @@ class ExchangeDesk:
             )
         step = method.exchanges.index(work.exchange)
         key = ExchangeKey(work.plan_digest, work.round, step, work.attempt, work.exchange)
-        return _Task(key, plan, method, self._allowed(plan, work.plan_digest), work)
+        policy = self.allowed(plan, work.plan_digest)
+        return _Task(key, plan, method, policy, work, self._terms.check(plan, method, key, work, policy.policy))
 
-    def _allowed(self, plan: Plan, digest: str) -> CurrentPolicy:
+    def allowed(self, plan: Plan, digest: str) -> CurrentPolicy:
         """The policy, when it and the institution's decision allow the plan at this moment. Raises ``PolicyError``, or
         ``PolicyUnusable`` when the policy cannot be read."""
         current = self._watch.read()
@@ -161,6 +166,7 @@ class ExchangeDesk:
         check_announced(task.work.broadcast_bytes, schema, policy)
         raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
         broadcast = read_broadcast(raw, task.work.broadcast_digest, schema, policy)
+        self._store.sessions.ask(key, task.terms.asked)
         before, local = self._store.runs.local_for(key)
         self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round + 1)
         try:
@@ -197,7 +203,7 @@ class ExchangeDesk:
     def _release(self, task: _Task, finished: Finished, link: Link) -> Outcome:
         """Check the stored bytes once more, against the policy and the approval as they are now: computing takes its
         time. Then log them, and send them unless they are held."""
-        task = replace(task, policy=self._allowed(task.plan, task.key.plan))
+        task = replace(task, policy=self.allowed(task.plan, task.key.plan))
         data = self._records(task)
         payload = self._store.runs.payload(finished)
         contribution = self._gate.check(task.plan, task.method, task.key, payload, data.counts(), task.policy.policy)
@@ -210,10 +216,11 @@ class ExchangeDesk:
             task.policy,
             link.destination,
             until=iso_time(task.work.deadline_unix_ms - link.clock_ms),
+            masks=task.terms.masks,
         )
         if release.state == "held":
             return self._held(release, task, link)
-        return self._send(task, release, payload, link)
+        return self._send(task, release, leaving(payload, task.terms.masks), link)
 
     def _send(self, task: _Task, release: Release, payload: Payload, link: Link) -> Outcome:
         name = f"{task.plan.name}, {task.key}: release {release.number}"
@@ -246,6 +253,13 @@ class ExchangeDesk:
                 release=release.number,
             )
         return Outcome.HELD
+
+
+def _asks_again(key: ExchangeKey, what: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"{key}: the coordinator asks again, with {what} than the one answered",
+        hint="the coordinator lost its state or misbehaves; ask its operator",
+    )
 
 
 def as_error(error: Exception) -> FedSecureError:

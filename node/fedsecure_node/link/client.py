@@ -16,7 +16,7 @@ from fedsecure.wire.line import Line
 from fedsecure.wire.status import from_rpc_error
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
-from fedsecure_node.egress import Cleared
+from fedsecure_node.egress import Cleared, ClearedVectors
 from fedsecure_node.link.queries import QueryClient
 from fedsecure_node.link.transfer import Backoff, await_call, check_stop
 
@@ -201,6 +201,40 @@ class CoordinatorClient:
         call = self._line.begin(lambda: self._stub.Upload.future(messages(), timeout=timeout))
         reply: Any = await_call(call, self._stop, within=timeout)
         return bool(reply.complete)
+
+    def answer_leg(
+        self, digest: str, session: str, leg: int, *, message: bytes | None = None, abort: bytes | None = None
+    ) -> None:
+        """Answer a leg of a masked sum's session, or (``abort``) leave the session. Idempotent by the bytes."""
+        answer = pb.LegAnswer(
+            node_id=self._node, plan_digest=digest, config_digest=session, leg=leg, message=message, abort=abort
+        )
+        self._call(self._stub.AnswerLeg, answer)
+
+    def upload_masked(self, cleared: ClearedVectors, size: int) -> None:
+        """Send masked vectors of ``size`` bytes; returns when all of them are acknowledged. After a break they are sent
+        again from the first byte on."""
+        backoff, tries = Backoff(self._stop), 0
+        timeout = TRANSFER_S + size / SLOWEST_LINE
+        while True:
+            try:
+                call = self._line.begin(lambda: self._stub.UploadMasked.future(self._masked(cleared), timeout=timeout))
+                await_call(call, self._stop, within=timeout)
+            except WireError:
+                tries += 1
+                if tries >= TRIES:
+                    raise
+            else:
+                return
+            backoff.wait()
+
+    def _masked(self, cleared: ClearedVectors) -> Iterator[pb.MaskedMessage]:
+        yield pb.MaskedMessage(header=cleared.header)
+        for chunk in cleared.vectors.chunks():
+            if self._stop.is_set():
+                return
+            yield pb.MaskedMessage(chunk=chunk)
+        yield pb.MaskedMessage(done=cleared.vectors.done)
 
     def __repr__(self) -> str:
         return f"CoordinatorClient({self._node})"

@@ -78,6 +78,11 @@ class Release:
         """Whether its summed half leaves inside a masked sum alone."""
         return "secagg" in self.body
 
+    @property
+    def masked_bytes(self) -> int:
+        """Length of its masked vectors (bytes); 0 when it has none."""
+        return sum(int(stream["bytes"]) for stream in self.body["secagg"]["streams"]) if self.is_masked else 0
+
     def words(self) -> str:
         """The state in words, with the time until which a person can decide."""
         if self.is_masked and self.state == "acknowledged":
@@ -86,9 +91,9 @@ class Release:
         return STATE_WORDS[self.state] + (f", until {until}" if until else "")
 
     def brief(self) -> Release:
-        """What a daemon keeps of it in memory: its state, which contribution it is, and of which bytes."""
+        """What a daemon keeps of it in memory: its state, which contribution it is, and the sum that it is inside."""
         kept = {name: self.body[name] for name in _BRIEF if name in self.body}
-        return replace(self, body=kept, events=())
+        return replace(self, body=kept, events=tuple(e for e in self.events if e.kind == UNMASKED))
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``. Rounds and attempts count from 1 there, as everywhere that people read; in the log's own

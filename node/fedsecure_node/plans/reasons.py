@@ -12,7 +12,9 @@ from fedsecure.errors import (
     PolicyError,
     PrivacyBudgetExceeded,
     RemoteProtocolError,
+    SecAggError,
 )
+from fedsecure.secagg.aborts import abort_bytes, parse_abort
 
 __all__ = ["forbidden", "public_reason", "rules_in"]
 
@@ -40,6 +42,8 @@ def public_reason(error: Exception, stage: str) -> str:
         return f"{stage}: {text}"
     if isinstance(error, PolicyError):
         return f"{stage}: {forbidden(rules_in(text))}"
+    if isinstance(error, SecAggError):
+        return f"{stage}: secure aggregation: {parse_abort(abort_bytes(error)).detail}"
     if isinstance(error, PrivacyBudgetExceeded):
         return f"{stage}: the privacy budget of the institution's data set does not pay for it"
     if isinstance(error, AuditError):

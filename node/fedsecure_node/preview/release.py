@@ -10,7 +10,9 @@ from fedsecure.errors import ConfigError
 from fedsecure.plan import Plan
 from fedsecure.plan.task import NumericColumn, TableTask
 from fedsecure.tensors import Array, Tensors
+from fedsecure_node.log.chain import UNMASKED
 from fedsecure_node.log.guarantee import guarantee_words
+from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.releases import Release
 from fedsecure_node.plans.describe import floor_words, human_bytes
 from fedsecure_node.preview.contact_sheet import Sheet, contact_sheet
@@ -31,13 +33,16 @@ class Preview:
 
 
 def make_preview(release: Release, plan: Plan, summed: Tensors, released: Tensors) -> Preview:
-    """Build both from a verified log record and the exact tensors that the release holds."""
+    """Build both from a verified log record and the exact tensors that were computed: those that the release holds, and
+    those that leave inside a masked sum alone."""
     title = f"Release {release.number} of {release.node}"
     page = Page(title)
     body = release.body
     page.text(f"State: {release.words()}.", note=True)
     _what(page, release, plan)
     _protection(page, body)
+    if release.is_masked:
+        _masks(page, release)
     sheet = _images(page, release, plan, released)
     _tensors(page, body)
     _matrices(page, plan, summed, released)
@@ -77,6 +82,42 @@ def _protection(page: Page, body: Any) -> None:
     page.heading("What the coordinator can learn")
     lines = list(body["learns"])
     page.lines(lines[:40] + ([f"and the same of {len(lines) - 40} more tensors"] if len(lines) > 40 else []))
+
+
+def _masks(page: Page, release: Release) -> None:
+    """Of a release whose summed half leaves inside a masked sum: which, and how far it is."""
+    secagg = release.body["secagg"]
+    cohort = secagg["cohort"]
+    page.heading("Inside a masked sum")
+    page.text(
+        f"The tensors of the summed half are shown below as this node computed them. They do not leave like that, but "
+        f"{_sum_words(secagg)}: masked, and summed with those of the others before anybody can read them.",
+        note=True,
+    )
+    page.markup(
+        key_values(
+            {
+                "cohort": f"{cohort['name']}, version {cohort['version']}",
+                "its digest": cohort["digest"],
+                "SHA-256 of the summed half": secagg["summed"]["sha256"],
+                "its bytes": secagg["summed"]["bytes"],
+                "bytes under masks": release.masked_bytes,
+            }
+        )
+    )
+    head = ("stream", "elements", "ring (bits)", "fractional bits", "largest value", "most records as weight")
+    fields = ("name", "length", "ring_bits", "frac_bits", "clip_abs", "max_count")
+    page.markup(table(head, [[stream[field] for field in fields] for stream in secagg["streams"]]))
+    page.heading("What the coordinator can learn of the sum")
+    page.lines(secagg["learns"])
+    for event in release.events:
+        if event.kind == UNMASKED:
+            page.text(f"It could be read on {event.time}: the sum over {', '.join(event.body['survivors'])}.")
+
+
+def _sum_words(secagg: Any) -> str:
+    cohort = secagg["cohort"]
+    return f"inside a masked sum of at least {cohort['threshold']} of {len(cohort['nodes'])} nodes"
 
 
 def _images(page: Page, release: Release, plan: Plan, released: Tensors) -> Sheet | None:
@@ -132,9 +173,10 @@ def _rows(page: Page, task: TableTask, rows: Array, labels: Array) -> None:
 
 def _tensors(page: Page, body: Any) -> None:
     page.heading("Tensors")
+    hidden = f"summed, {_sum_words(body['secagg'])}" if "secagg" in body else "summed"
     rows = [
         (
-            t["half"],
+            hidden if t["half"] == "summed" else t["half"],
             t["name"],
             t["dtype"],
             " x ".join(map(str, t["shape"])) or "one number",
@@ -183,7 +225,9 @@ def _chain(page: Page, release: Release) -> None:
         "The log is a chain: each record holds the hash of the one before and is signed with the node's identity key. "
         "To verify it, without a network and without the daemon:"
     )
-    page.code("fedsecure node verify-log --dir DIR\nsha256sum STORE/releases/" + release.payload + ".bin")
+    files = dict.fromkeys((release.payload, kept_digest(release.body)))
+    commands = [f"sha256sum STORE/releases/{digest}.bin" for digest in files]
+    page.code("\n".join(("fedsecure node verify-log --dir DIR", *commands)))
 
 
 def write_preview(preview: Preview, folder: Path, number: int) -> dict[str, Path]:

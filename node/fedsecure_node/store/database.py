@@ -55,6 +55,15 @@ CREATE TABLE IF NOT EXISTS pins (
   digest TEXT PRIMARY KEY, cohort TEXT NOT NULL, version INTEGER NOT NULL, manifest BLOB NOT NULL,
   pinned_ms INTEGER NOT NULL, pinned_by TEXT NOT NULL, replaced_ms INTEGER
 ) STRICT;
+CREATE TABLE IF NOT EXISTS asked (
+  digest TEXT NOT NULL REFERENCES runs (digest),
+  round INTEGER NOT NULL, step INTEGER NOT NULL, attempt INTEGER NOT NULL, cohort TEXT NOT NULL, previous BLOB NOT NULL,
+  PRIMARY KEY (digest, round, step, attempt)
+) STRICT;
+CREATE TABLE IF NOT EXISTS sessions (
+  experiment TEXT NOT NULL, purpose TEXT NOT NULL, round INTEGER NOT NULL, released BLOB,
+  PRIMARY KEY (experiment, purpose, round)
+) STRICT;
 """
 
 

@@ -1,10 +1,10 @@
 """The node's store: one private folder with everything that must outlive the process.
 
 ``store.db`` (plans, decisions, runs, private seeds, exchanges, counts of refused queries, trusted manifests of
-cohorts, the log's signed head), ``local/`` (local state, never leaves), ``serving/`` (shared parameters of runs that
-are over, to answer queries with), ``releases/`` (the exact bytes that left or wait to), ``policies/`` (each policy that
-a release or an answer was checked against) and ``releases.jsonl`` (the signed log). Everything is durable before it is
-acknowledged to anyone.
+cohorts, sessions of masked sums, the log's signed head), ``local/`` (local state, never leaves), ``serving/`` (shared
+parameters of runs that are over, to answer queries with), ``releases/`` (the exact bytes that left or wait to, and
+whole contributions of which a half leaves under masks), ``policies/`` (each policy that a release or an answer was
+checked against) and ``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to anyone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fedsecure_node.store.planbook import PlanBook
 from fedsecure_node.store.refusalbook import RefusalBook
 from fedsecure_node.store.runbook import RunBook
 from fedsecure_node.store.servingbook import ServingBook
+from fedsecure_node.store.sessionbook import SessionBook
 
 __all__ = ["HEAD_QUERY", "Store", "iso_time", "now_ms"]
 
@@ -68,6 +69,7 @@ class Store:
         self.runs = RunBook(self.database, folder)
         self.serving = ServingBook(self.database, folder)
         self.refusals = RefusalBook(self.database)
+        self.sessions = SessionBook(self.database)
         self._policies = private_folder(folder / "policies")
         self._place, self._file = _identity(folder), _identity(self.database.path)
 

@@ -1,0 +1,273 @@
+"""Answers the legs of sessions: for contributions whose release was acknowledged, while the institution allows it.
+
+In the log before bytes leave: that masked vectors do (leg 2), and that this node's shares do (leg 4). A session lives
+in this process alone; after a restart there is none, and the coordinator is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedsecure.crypto.signatures import SigningIdentity
+from fedsecure.errors import (
+    CertificateError,
+    FedSecureError,
+    LocalProtocolError,
+    ReleaseLogError,
+    SecAggError,
+    StoreError,
+    WireError,
+)
+from fedsecure.method import Cancelled, Method
+from fedsecure.plan import Plan
+from fedsecure.secagg.aborts import abort_bytes
+from fedsecure.secagg.due import SessionDue
+from fedsecure.secagg.memory import already_released
+from fedsecure.secagg.node import SecAggNode
+from fedsecure.secagg.transcript import config_digest
+from fedsecure.secagg.vectors import Masked
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.egress import ClearedVectors, Gate
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.link.client import SLOWEST_LINE
+from fedsecure_node.link.connect import Link
+from fedsecure_node.log.absences import absence_lines, masked_rounds
+from fedsecure_node.log.releases import Release
+from fedsecure_node.masking.memory import StoredMemory
+from fedsecure_node.masking.opened import Answer, OpenSession
+from fedsecure_node.masking.prepared import prepare
+from fedsecure_node.masking.terms import MaskTerms
+from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable
+from fedsecure_node.progress import Reporter
+from fedsecure_node.store.store import Store, now_ms
+
+__all__ = ["LegDesk"]
+
+#: The legs after the first are short; what they take at most beside the bytes (seconds).
+LEGS_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Contribution:
+    """What a session is about: a release that the coordinator has, but for its summed half."""
+
+    key: ExchangeKey
+    plan: Plan
+    method: Method
+    release: Release
+
+
+class LegDesk:
+    """At most one session of a run is open: a new one takes the place of the old, whose keys are overwritten.
+
+    ``allowed``: raises unless policy and approval allow the plan at this moment. ``method``: of a plan.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        gate: Gate,
+        reporter: Reporter,
+        *,
+        node_id: str,
+        identity: SigningIdentity,
+        terms: MaskTerms,
+        allowed: Callable[[Plan, str], CurrentPolicy],
+        method: Callable[[Plan], Method],
+        threads: int = 1,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._reporter = reporter
+        self._node = node_id
+        self._identity = identity
+        self._terms = terms
+        self._allowed = allowed
+        self._method = method
+        self._threads = threads
+        self._memory = StoredMemory(store.sessions)
+        self._open: dict[str, OpenSession] = {}
+        self._told_still = ""
+        self._clock_ms = 0
+
+    def waiting(self) -> str:
+        """Digest of the plan whose session goes on and waits for its next leg, or ``""``: until its deadline the node
+        asks for no other work, since the other nodes of the cohort wait for its answer."""
+        self._expire()
+        going = [(s.until_ms, plan) for plan, s in self._open.items() if s.is_going_on and s.until_ms > now_ms()]
+        return max(going)[1] if going else ""
+
+    def answer(self, leg: pb.Leg, link: Link) -> bool:
+        """Answer one leg, or leave its session and tell the coordinator by a fixed code. Returns False while the policy
+        cannot be read: nothing is answered. Raises ``PolicyError`` when the run is no longer allowed (the session is
+        left), ``WireError`` when the line breaks (the same leg comes again and gets the same answer)."""
+        self._clock_ms = link.clock_ms
+        try:
+            session, answer = self._answer(leg)
+        except SecAggError as error:
+            self._abort(leg, error, link)
+            return True
+        except PolicyUnusable as fault:
+            if self._told_still != str(fault):
+                self._told_still = str(fault)
+                self._reporter.say("still", f"{fault}; the node holds still: nothing leaves, under masks or not")
+            return False
+        except (CertificateError, ReleaseLogError, StoreError):
+            raise
+        except FedSecureError as error:
+            self._abort(leg, SecAggError(str(error)), link)
+            raise
+        self._send(leg, session, answer, link)
+        return True
+
+    def close(self, plan: str, why: str) -> None:
+        """End the session of a run, if one is open: its keys are overwritten."""
+        session = self._open.pop(plan, None)
+        if session is not None:
+            if session.is_going_on:
+                self._say("session-left", session.release, f"its session ends here: {why}")
+            session.close()
+
+    def close_all(self) -> None:
+        """End every session: the node stops."""
+        for plan in list(self._open):
+            self.close(plan, "the node stops")
+
+    # one leg
+
+    def _answer(self, leg: pb.Leg) -> tuple[OpenSession, Answer]:
+        about = self._admit(leg)
+        session = self._open.get(leg.plan_digest)
+        if session is None or session.digest != leg.config_digest:
+            if leg.leg != 0:
+                raise SecAggError(f"{about.key}: no such session is open here; the node may have started again since")
+            session = self._begin(about, leg)
+        known = session.known(leg.leg, leg.message)
+        if known is None:
+            known = self._step(about, session, leg)
+            session.keep(leg.leg, leg.message, known)
+        if leg.leg == 0:
+            self._wait_for(about.plan, session)
+        return session, known
+
+    def _admit(self, leg: pb.Leg) -> _Contribution:
+        """What the leg is about. Raises ``SecAggError`` unless its release was acknowledged and its sum not read yet,
+        and what ``allowed`` raises."""
+        if leg.plan_digest not in self._store.runs.active():
+            raise SecAggError(f"BAD_CONFIG: plan {leg.plan_digest[:12]!r}: a session of a run that is not joined")
+        plan = self._store.plans.get(leg.plan_digest).plan()
+        method = self._method(plan)
+        if leg.exchange not in method.exchanges:
+            raise SecAggError(f"BAD_CONFIG: plan {plan.name}: a session of exchange {leg.exchange[:40]!r}")
+        step = method.exchanges.index(leg.exchange)
+        key = ExchangeKey(leg.plan_digest, leg.round, step, leg.attempt, leg.exchange)
+        self._allowed(plan, leg.plan_digest)
+        release = self._gate.find(key)
+        if release is None or not release.is_masked or release.state not in ("acknowledged", "masked", "unmasked"):
+            state = "there is none" if release is None else release.words()
+            raise SecAggError(f"BAD_CONFIG: {plan.name}, {key}: no contribution waits for a masked sum: {state}")
+        return _Contribution(key, plan, method, release)
+
+    def _begin(self, about: _Contribution, leg: pb.Leg) -> OpenSession:
+        if config_digest(leg.message).hex() != leg.config_digest:
+            raise SecAggError(f"BAD_CONFIG: {about.key}: the configuration is not the one that the leg names")
+        if about.release.state == "unmasked":
+            raise already_released(about.key.exchange, about.key.round)
+        self.close(leg.plan_digest, "the coordinator opened another")
+        finished = self._store.runs.finished(about.key)
+        masks = self._terms.masks(about.plan, about.method, about.key.exchange)
+        if finished is None or masks is None:
+            raise SecAggError(f"BAD_CONFIG: {about.key}: there is nothing to sum")
+        vectors = prepare(self._store.runs.payload(finished), masks, about.release)
+        due = SessionDue(
+            node=self._node,
+            manifest=masks.manifest,
+            experiment=about.key.plan,
+            round=about.key.round,
+            purpose=about.key.exchange,
+            streams=masks.streams,
+            state_digest=bytes.fromhex(finished.broadcast),
+            prev_result=self._store.sessions.asked(about.key).previous,
+        )
+        machine = SecAggNode(due, self._identity, vectors, self._memory, now_ms=self._now, threads=self._threads)
+        session = OpenSession(about.release, leg.config_digest, machine)
+        self._open[leg.plan_digest] = session
+        nodes = f"{masks.nodes} nodes of cohort {masks.manifest.cohort}"
+        self._say("session", about.release, f"a session of {about.plan.name}, {about.key} begins, of up to {nodes}")
+        return session
+
+    def _step(self, about: _Contribution, session: OpenSession, leg: pb.Leg) -> Answer:
+        """The answer to a message that is new, with what the log must say before it leaves."""
+        made = session.step(leg.leg, leg.message)
+        if isinstance(made, Masked):
+            header = pb.MaskedHeader(node_id=self._node, plan_digest=leg.plan_digest, config_digest=leg.config_digest)
+            try:
+                cleared = self._gate.mask(about.release, header, made, session.machine.transcript1)
+            except LocalProtocolError:
+                raise already_released(about.key.exchange, about.key.round) from None
+            self._say("masked", about.release, f"its summed half leaves under masks ({made.nbytes} bytes)")
+            return cleared
+        if leg.leg == 4:
+            self._note_unmasked(about, session)
+        return made
+
+    def _note_unmasked(self, about: _Contribution, session: OpenSession) -> None:
+        machine = session.machine
+        self._gate.unmask(about.release, transcript3=machine.transcript3, survivors=machine.survivors)
+        count = len(machine.survivors)
+        self._say("unmasked", about.release, f"the coordinator may read the sum over {count} nodes that it is inside")
+        rounds = [r for r in masked_rounds(self._gate.in_sums(about.key.plan)) if r.exchange == about.key.exchange]
+        for line in absence_lines(rounds[-2:]):
+            if line.startswith("warning"):
+                self._say("differs", about.release, line)
+
+    # answers on their way
+
+    def _send(self, leg: pb.Leg, session: OpenSession, answer: Answer, link: Link) -> None:
+        try:
+            if isinstance(answer, ClearedVectors):
+                link.client.upload_masked(answer, session.release.masked_bytes)
+            else:
+                link.client.answer_leg(leg.plan_digest, leg.config_digest, leg.leg, message=answer)
+        except (WireError, CertificateError, Cancelled):
+            raise
+        except FedSecureError as error:  # over at the coordinator, most often
+            self.close(leg.plan_digest, f"the coordinator does not take the answer: {error}")
+
+    def _abort(self, leg: pb.Leg, error: SecAggError, link: Link) -> None:
+        """Leave a session, tell the operator why, and the coordinator by a code that says nothing of any record."""
+        session = self._open.get(leg.plan_digest)
+        message = abort_bytes(error)
+        if session is not None and session.digest == leg.config_digest:
+            message = session.abort(error)
+            self._open.pop(leg.plan_digest)
+        self._reporter.say("session-aborted", f"left a session of plan {leg.plan_digest[:12]}: {error}")
+        try:
+            link.client.answer_leg(leg.plan_digest, leg.config_digest, leg.leg, abort=message)
+        except (WireError, CertificateError, Cancelled):
+            raise
+        except FedSecureError:
+            pass  # the session is over there, too
+
+    # time
+
+    def _now(self) -> int:
+        """Unix time (ms) by the coordinator's clock: deadlines are by that."""
+        return now_ms() + self._clock_ms
+
+    def _wait_for(self, plan: Plan, session: OpenSession) -> None:
+        """Set until when the session is waited for: its own deadline, or what its legs can take if that is later."""
+        config = session.machine.config
+        assert config is not None, "the configuration was accepted"
+        longest_s = plan.deadlines.exchange + LEGS_S + config.nbytes / SLOWEST_LINE
+        session.until_ms = min(config.deadline_ms - self._clock_ms, now_ms() + int(1000 * longest_s))
+
+    def _expire(self) -> None:
+        for plan, session in list(self._open.items()):
+            if session.is_going_on and session.machine.expire():
+                self._say("session-left", session.release, "its session ends here: its deadline has passed")
+                del self._open[plan]
+
+    def _say(self, event: str, release: Release, text: str) -> None:
+        self._reporter.say(event, f"release {release.number}: {text}", release=release.number, plan=release.key.plan)

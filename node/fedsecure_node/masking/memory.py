@@ -1,0 +1,38 @@
+"""The memory of sessions in the node's store: it outlives the process, and is on the disk before a reply leaves.
+
+The release log says the same again, in a chain that is signed and whose head lies beside the identity key: a store put
+back to an older copy shows there.
+"""
+
+from __future__ import annotations
+
+from fedsecure.secagg.memory import already_released, replayed
+from fedsecure_node.store.sessionbook import SessionBook
+
+__all__ = ["StoredMemory"]
+
+
+class StoredMemory:
+    """A ``fedsecure.secagg.memory.SessionMemory``; one transaction a call, with ``synchronous=FULL``."""
+
+    def __init__(self, book: SessionBook) -> None:
+        self._book = book
+
+    def begin(self, experiment: str, purpose: str, round_: int) -> None:
+        """As in ``SessionMemory``."""
+        with self._book.turn():
+            if self._book.released(experiment, purpose, round_) is not None:
+                raise already_released(purpose, round_)
+            highest = self._book.highest(experiment, purpose)
+            if highest is not None and round_ < highest:
+                raise replayed(purpose, round_, highest)
+            self._book.begin(experiment, purpose, round_)
+
+    def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes) -> None:
+        """As in ``SessionMemory``."""
+        if not self._book.release(experiment, purpose, round_, transcript3):
+            raise already_released(purpose, round_)
+
+    def released(self, experiment: str, purpose: str, round_: int) -> bytes | None:
+        """As in ``SessionMemory``."""
+        return self._book.released(experiment, purpose, round_)

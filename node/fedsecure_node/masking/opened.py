@@ -1,0 +1,60 @@
+"""A session that is open at this node: its machine, and its answers for as long as they may have to be sent again."""
+
+from __future__ import annotations
+
+import hashlib
+
+from fedsecure.errors import SecAggError
+from fedsecure.secagg.aborts import abort_bytes
+from fedsecure.secagg.node import NodeState, SecAggNode
+from fedsecure.secagg.vectors import Masked
+from fedsecure_node.egress import ClearedVectors
+from fedsecure_node.log.releases import Release
+
+__all__ = ["Answer", "OpenSession"]
+
+Answer = bytes | ClearedVectors
+
+
+class OpenSession:
+    """``digest``: of the configuration (hexadecimal), which names the session. ``until_ms``: Unix time by this
+    machine's clock until when the node waits for the session's next leg and does nothing else."""
+
+    def __init__(self, release: Release, digest: str, machine: SecAggNode) -> None:
+        self.release = release
+        self.digest = digest
+        self.machine = machine
+        self.until_ms = 0
+        self._answers: dict[int, tuple[bytes, Answer]] = {}
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether more legs are to come."""
+        return self.machine.state not in (NodeState.RELEASED, NodeState.ABORTED)
+
+    def known(self, leg: int, message: bytes) -> Answer | None:
+        """The answer that was given to this very message before: the connection broke, or the coordinator restarted."""
+        digest, answer = self._answers.get(leg, (b"", b""))
+        return answer if digest == hashlib.sha256(message).digest() else None
+
+    def step(self, leg: int, message: bytes) -> bytes | Masked:
+        """The machine's answer to a message that was not answered yet. Raises ``SecAggError``; the session is over
+        then."""
+        return self.machine.answer(leg, message)
+
+    def keep(self, leg: int, message: bytes, answer: Answer) -> None:
+        """Keep an answer. The masked vectors go once the coordinator shows, by the next leg, that it has them."""
+        if leg > 2:
+            self._answers.pop(2, None)
+        self._answers[leg] = (hashlib.sha256(message).digest(), answer)
+
+    def close(self) -> None:
+        """Overwrite what is secret and forget what was answered."""
+        self.machine.wipe()
+        self._answers.clear()
+
+    def abort(self, error: SecAggError) -> bytes:
+        """End it; the message that tells the coordinator, by a fixed code."""
+        transcript = self.machine.transcript
+        self.close()
+        return abort_bytes(error, transcript)

@@ -1,0 +1,80 @@
+"""What a node must remember of sums under masks: what it was asked for, the rounds it began, and the sums it helped to
+unmask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.store.database import Database
+
+__all__ = ["Asked", "SessionBook"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Under whose masks an exchange was asked for. ``cohort``: its digest (hexadecimal), ``""`` for no masks.
+    ``previous``: H("result", …) of the last masked sum that the coordinator announced with it; empty for none."""
+
+    cohort: str
+    previous: bytes
+
+
+class SessionBook:
+    """The tables of what was asked for and of sessions. Every write is on the disk when it returns."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def ask(self, key: ExchangeKey, asked: Asked) -> None:
+        """Keep how an exchange is asked for that is about to be computed."""
+        place = (key.plan, key.round, key.step, key.attempt)
+        self._db.write("INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?)", (*place, asked.cohort, asked.previous))
+
+    def asked(self, key: ExchangeKey) -> Asked:
+        """How an exchange was asked for when it was computed; without masks in a store of an earlier version."""
+        row = self._db.row(
+            "SELECT cohort, previous FROM asked WHERE digest = ? AND round = ? AND step = ? AND attempt = ?",
+            (key.plan, key.round, key.step, key.attempt),
+        )
+        return Asked(row["cohort"], row["previous"]) if row else Asked("", b"")
+
+    def is_masked(self, digest: str) -> bool:
+        """Whether any exchange of a run was asked for under masks."""
+        return self._db.row("SELECT 1 FROM asked WHERE digest = ? AND cohort <> '' LIMIT 1", (digest,)) is not None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Look and write as one step, on the disk when it ends."""
+        with self._db.transaction():
+            yield
+
+    def highest(self, experiment: str, purpose: str) -> int | None:
+        """The last round of which a session was begun, or ``None``."""
+        row = self._db.row(
+            "SELECT max(round) AS round FROM sessions WHERE experiment = ? AND purpose = ?", (experiment, purpose)
+        )
+        return None if row is None or row["round"] is None else int(row["round"])
+
+    def begin(self, experiment: str, purpose: str, round_: int) -> None:
+        """Keep that a session of this triple was begun. Idempotent."""
+        self._db.write("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, NULL)", (experiment, purpose, round_))
+
+    def released(self, experiment: str, purpose: str, round_: int) -> bytes | None:
+        """T3 of the sum of this triple that this node helped to unmask, or ``None``."""
+        row = self._db.row(
+            "SELECT released FROM sessions WHERE experiment = ? AND purpose = ? AND round = ?",
+            (experiment, purpose, round_),
+        )
+        return bytes(row["released"]) if row and row["released"] is not None else None
+
+    def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes) -> bool:
+        """Keep T3, unless there is one already. Returns whether it was kept."""
+        changed = self._db.write(
+            "INSERT INTO sessions VALUES (?, ?, ?, ?) ON CONFLICT (experiment, purpose, round)"
+            " DO UPDATE SET released = excluded.released WHERE released IS NULL",
+            (experiment, purpose, round_, transcript3),
+        )
+        return changed == 1
