@@ -12,7 +12,8 @@ from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
-from adversary import Handed, Puppet, Relay, read_keys, sum_of
+from adversary import Relay, sum_of
+from adversary_puppet import Handed, Puppet, read_keys
 
 from fedsecure.crypto.agreement import AgreementKey
 from fedsecure.crypto.keyschedule import StreamId, pair_mask_key, pair_sign, self_mask_key

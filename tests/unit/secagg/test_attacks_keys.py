@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from adversary import Lab, Puppet, Relay, new_identity, signed
+from adversary import Lab, Relay, new_identity
 from adversary_knowledge import Knowledge
+from adversary_puppet import Puppet, signed
 
 from fedsecure.crypto.agreement import AgreementKey
 from fedsecure.errors import SecAggError

@@ -157,3 +157,45 @@ def test_an_inbox_that_was_changed(change):
         relay.ask("ada", 2, message.SerializeToString())
     assert relay.cast["ada"].state.name == "ABORTED"
     assert Knowledge(relay, puppets).learned_sums() == set()
+
+
+def isolated(lab, colluders):
+    """ada is told that nobody shared but bea, the colluders and as few more as she insists on; the others are told
+    that everybody did, and that bea then vanished. Were ada's peers all colluders or bea, whose key is rebuilt, and
+    her seed rebuilt as a survivor's, her vector would be bare. Returns what is learned."""
+    cast = lab.cast(*colluders)
+    puppets = [cast[c] for c in colluders]
+    relay = Relay(lab, lab.config(), cast).run(0, 1)
+    more = [n for n in lab.names if n not in {"ada", "bea", *colluders}]
+    peers = ["ada", "bea", *colluders, *more][: max(lab.threshold, 2 + len(colluders))]
+    relay.ask("ada", 2, relay.inbox("ada", peers))
+    for node in lab.names[1:]:
+        relay.ask(node, 2, relay.inbox(node))
+    survivors = relay.survivors([n for n in lab.names if n != "bea"])
+    signatures = [relay.ask(node, 3, survivors) for node in more] + [p.confirm(survivors) for p in puppets]
+    refused = []
+    for node in more:
+        try:
+            relay.ask(node, 4, relay.consistency(*signatures))
+        except SecAggError as error:
+            refused.append(str(error).partition(":")[0])
+    for puppet in puppets:
+        relay.got[puppet.name][4] = puppet.unmask(b"", [n for n in lab.names if n != "bea"])
+    return Knowledge(relay, puppets).learned_sums(), set(refused)
+
+
+@pytest.mark.parametrize("nodes", [4, 5, 6, 7])
+def test_a_node_cannot_be_isolated(nodes):
+    lab = Lab(nodes)
+    sums, refused = isolated(lab, lab.names[nodes - lab.manifest.threshold.colluders :])
+    assert sums == set()
+    assert refused <= {"TOO_FEW_NODES"}
+
+
+def test_with_one_colluder_more_a_node_is_isolated():
+    """Seven nodes withstand two: the bound is tight."""
+    lab = Lab(7)
+    assert lab.manifest.threshold.colluders == 2
+    sums, refused = isolated(lab, lab.names[4:])
+    assert frozenset({"ada"}) in sums
+    assert not refused
