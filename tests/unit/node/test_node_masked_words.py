@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+
+import pytest
 
 from fedsecure.cli import run
 from fedsecure.errors import ConfigError
@@ -10,6 +13,9 @@ from fedsecure.masked_plan import masked_exchanges
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
+from fedsecure_coordinator.journal import Journal
+from fedsecure_coordinator.setup import submit_plan
+from fedsecure_node.plans.approvals import approve
 from fedsecure_node.plans.describe import describe
 from fedsecure_node.plans.masked_words import masks_json
 
@@ -137,3 +143,21 @@ def test_a_sum_that_no_ring_holds_is_found_when_the_plan_is_checked(tmp_path, ca
     path.write_text(PLAN)
     assert run(["plan", "check", str(path)]) == ConfigError.exit_code
     assert "error: stream fedavg.round.model.head.bias: a sum of 3 nodes" in capsys.readouterr().err
+
+
+def test_what_no_ring_holds_is_neither_approved_nor_submitted(node, plan_of, tmp_path, monkeypatch):
+    plan = plan_of(method={"name": "fedavg", "local_steps": 2}, cohort=THREE, secagg="required")
+    node.store.plans.record(plan, plan.digest(), "joining", 1)
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        with monkeypatch.context() as patched:
+            patched.setattr("fedsecure.methods.averaging.PARAMETER_BOUND", 1e13)
+            with pytest.raises(ConfigError, match=r"fedavg\.round\..* can wrap around"):
+                approve(node.store, node.settings.policy, plan.digest(), by="ada")
+            with pytest.raises(ConfigError, match=r"fedavg\.round\..* can wrap around"):
+                submit_plan(journal, path, max_nodes=10)
+        assert node.store.plans.get(plan.digest()).decision == "pending"
+        assert journal.runs() == []
+        assert approve(node.store, node.settings.policy, plan.digest(), by="ada").decision == "approved"
+        assert submit_plan(journal, path, max_nodes=10)[1]
