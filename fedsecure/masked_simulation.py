@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 from fedsecure.crypto.keystream import Prg
+from fedsecure.errors import SecAggError
 from fedsecure.masked_plan import masked_exchanges
 from fedsecure.method import Aggregate, Method, sum_contributions
 from fedsecure.plan import Plan
@@ -19,7 +20,7 @@ from fedsecure.secagg.memory import MemoryOnly
 from fedsecure.secagg.messages import SessionConfig
 from fedsecure.secagg.node import SecAggNode, SessionDue
 from fedsecure.secagg.session import ephemeral_cohort, run_session
-from fedsecure.secagg.spec import NONCE_BYTES
+from fedsecure.secagg.sessionconfig import NONCE_BYTES
 from fedsecure.secagg.streams import Stream, flatten, unflatten
 from fedsecure.tensors import Tensors
 
@@ -62,6 +63,8 @@ class MaskedSums:
         nodes = {node: self._node(node, config, streams, c) for node, c in contributions.items()}
         coordinator = SecAggCoordinator(config, self._manifest, streams, sorted(nodes))
         sums = run_session(coordinator, nodes)
+        for node, reason in sums.dropped.items():  # nobody vanishes in one process
+            raise SecAggError(f"node {node} dropped out of the masked sum of {exchange}: {reason}")
         arrays = Tensors()
         for stream in streams:
             total, _ = unflatten(

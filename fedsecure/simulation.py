@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedsecure.errors import RunAborted
+from fedsecure.masked_simulation import MaskedSums
 from fedsecure.method import ClientContext, Method, ServerContext, sum_contributions
 from fedsecure.randomness import node_seed, server_seed
 from fedsecure.rounds.events import (
@@ -37,7 +38,6 @@ from fedsecure.tensors import Tensors
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
-    from fedsecure.masked_simulation import MaskedSums
     from fedsecure.plan import Plan
 
 __all__ = ["Evaluate", "RoundReport", "SimulationResult", "Simulator", "simulate"]
@@ -96,14 +96,6 @@ def _ignore(kind: str, round_: int, exchange: str, node: str) -> None:
     """The default listener."""
 
 
-def _masked_sums(plan: Plan, method: Method) -> MaskedSums | None:
-    if plan.secagg != "required":
-        return None
-    from fedsecure.masked_simulation import MaskedSums
-
-    return MaskedSums(plan, method)
-
-
 class Simulator:
     """One run in one process. Feed it to the end with ``for report in simulator.rounds()``.
 
@@ -130,7 +122,7 @@ class Simulator:
         self.machine = RoundMachine.for_plan(plan, method.exchanges, nodes=tuple(self.data))
         self.server = method.init_server(server_seed(plan.seed))
         self.local = {node: Tensors() for node in self.data}
-        self._masks = _masked_sums(plan, method)
+        self._masks = MaskedSums(plan, method) if plan.secagg == "required" else None
         self._contributions: dict[str, Contribution] = {}
         self._broadcast = b""  # SHA-256 of what the exchange's contributions were computed from
         self._actions: deque[Action] = deque(self.machine.pending())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedsecure.cli import run
 from fedsecure.config import validate
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import SecAggError
@@ -166,3 +169,41 @@ def test_a_round_is_never_summed_twice() -> None:
     assert simulator._masks is not None
     with pytest.raises(SecAggError, match="ALREADY_RELEASED"):
         simulator._masks.add("round", 0, 1, simulator._contributions, bytes(32))
+
+
+COMMAND = """
+format = 1
+name = "tiny"
+rounds = 1
+secagg = "{secagg}"
+model = {{name = "mlp", hidden = [8]}}
+method = {{name = "fedavg", local_steps = 2}}
+[task]
+kind = "image"
+classes = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+shape = [1, 8, 8]
+[cohort]
+min_nodes = 3
+nodes = ["node-1", "node-2", "node-3"]
+[simulation]
+data = {{kind = "digits"}}
+partition = {{kind = "dirichlet", nodes = 3, alpha = 1.0}}
+limit = 200
+"""
+
+
+@pytest.mark.parametrize(
+    ("secagg", "masked", "words"),
+    [
+        ("required", True, "masked, by the real protocol"),
+        ("optional", False, "not masked, as nobody signed a manifest"),
+    ],
+)
+def test_the_command_says_whether_sums_were_masked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], secagg: str, masked: bool, words: str
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(COMMAND.format(secagg=secagg))
+    assert run(["simulate", str(path), "--out", str(tmp_path / "out"), "--device", "cpu", "--threads", "1"]) == 0
+    assert f"  sums: {words}" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["masked"] is masked
