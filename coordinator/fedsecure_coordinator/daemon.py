@@ -116,7 +116,7 @@ class Daemon:
             limits = self._settings.limits
             self._cohorts = Cohorts(store / FOLDER)
             buffers = Buffers(physical_memory() // MASKED_PART)
-            self.sessions = Sessions(self.registry, buffers=buffers, skew_ms=1000 * limits.clock_skew_s)
+            self.sessions = Sessions(self.registry, buffers=buffers)
             self.desk = Desk(self.registry, max_nodes=limits.max_nodes, legs=self.sessions.leg)
             uploads = Uploads(store / "partial", self.desk)
             self.registry.on_exchange_over(uploads.discard)

@@ -13,6 +13,7 @@ from rich.text import Text
 from fedsecure.locks import is_held
 from fedsecure.text import counted
 from fedsecure_coordinator.journal import Journal, Served
+from fedsecure_coordinator.masking.views import session_line
 from fedsecure_coordinator.progress import runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings
 from fedsecure_coordinator.views import figures, run_view
@@ -63,7 +64,8 @@ def status_lines(status: dict[str, Any]) -> Iterator[str]:
             yield f"    {run['exchange']}: {_waits_for(run)}"
         for entry in run["history"][-3:]:
             late = f"; too late: {', '.join(entry['stragglers'])}" if entry["stragglers"] else ""
-            yield f"    round {entry['round']}: {figures(entry['metrics'])}{late}"
+            masked = "".join(f"; {s['exchange']}: masked sum of {', '.join(s['survivors'])}" for s in entry["masked"])
+            yield f"    round {entry['round']}: {figures(entry['metrics'])}{late}{masked}"
         if run.get("serving") is not None:
             who = [_serves(node, counts) for node, counts in run["serving"].items()]
             yield f"    queries: {'; '.join(who) or 'nobody serves'}"
@@ -77,7 +79,8 @@ def _serves(node: str, counts: dict[str, Any]) -> str:
 def _waits_for(run: dict[str, Any]) -> str:
     """What the current exchange waits for."""
     if run["state"] == "AGGREGATING":
-        return f"aggregating {counted(len(run['nodes']['contributed']), 'contribution')}"
+        under_masks = f", {session_line(run['session'])}" if run["session"] else ""
+        return f"aggregating {counted(len(run['nodes']['contributed']), 'contribution')}{under_masks}"
     waiting = sorted(set(run["nodes"]["cohort"]) - set(run["nodes"]["contributed"]))
     return f"due from {', '.join(waiting) or 'nobody'} until {run['deadline'] or '-'}"
 

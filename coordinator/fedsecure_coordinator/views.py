@@ -11,6 +11,7 @@ from fedsecure.errors import ConfigError
 from fedsecure.rounds.state import RoundState
 from fedsecure.text import counted
 from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.masking.views import MASKING_WORDS, masked_rounds, session_view
 
 __all__ = ["counted_from_1", "figures", "find_run", "moment", "run_summary", "run_view", "sentence"]
 
@@ -73,6 +74,8 @@ def run_view(journal: Journal, row: RunRow) -> dict[str, Any]:
             "contributed": sorted(state.contributed) if running else [],
             "missing": list(state.missing),
         },
+        "cohort": journal.cohort(row.digest),
+        "session": session_view(journal, row) if row.phase == "AGGREGATING" else None,
         "history": _history(journal, row),
     }
 
@@ -80,9 +83,11 @@ def run_view(journal: Journal, row: RunRow) -> dict[str, Any]:
 def _history(journal: Journal, row: RunRow) -> list[dict[str, Any]]:
     """The rounds so far: cohort, stragglers, figures, bytes of each node."""
     metrics, traffic = journal.metrics(row.digest), journal.traffic(row.digest)
+    events = journal.events(row.digest)
+    masked = masked_rounds(events)
     cohorts: dict[int, set[str]] = {}
     late: dict[int, set[str]] = {}
-    for _, kind, detail in journal.events(row.digest):
+    for _, kind, detail in events:
         if kind == "exchange":
             cohorts.setdefault(detail["round"], set()).update(detail["cohort"])
         elif kind == "stragglers":
@@ -92,6 +97,7 @@ def _history(journal: Journal, row: RunRow) -> list[dict[str, Any]]:
             "round": round_ + 1,
             "cohort": sorted(cohorts[round_]),
             "stragglers": sorted(late.get(round_, ())),
+            "masked": masked.get(round_, []),
             "metrics": metrics.get(round_, {}),
             "bytes_up": {n: up for n, (up, _) in traffic.get(round_, {}).items()},
             "bytes_down": {n: down for n, (_, down) in traffic.get(round_, {}).items()},
@@ -101,8 +107,9 @@ def _history(journal: Journal, row: RunRow) -> list[dict[str, Any]]:
 
 
 def counted_from_1(detail: dict[str, Any]) -> dict[str, Any]:
-    """A notice's detail as a log shows it: ``round`` and ``attempt`` count from 1, as in ``status --json``."""
-    return {name: value + 1 if name in ("round", "attempt") else value for name, value in detail.items()}
+    """A notice's detail as a log shows it: ``round``, ``attempt`` and ``session`` count from 1, as in
+    ``status --json``; legs count from 0, as the protocol has them."""
+    return {name: value + 1 if name in ("round", "attempt", "session") else value for name, value in detail.items()}
 
 
 def sentence(kind: str, detail: dict[str, Any]) -> str:
@@ -122,7 +129,10 @@ def figures(metrics: dict[str, float | None]) -> str:
 
 
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "opened": lambda d: f"open to nodes, {counted(d['rounds'], 'round')}",
+    "opened": lambda d: (
+        f"open to nodes, {counted(d['rounds'], 'round')}"
+        + f", sums masked in cohort {d.get('cohort', '')[:12]}" * ("cohort" in d)
+    ),
     "resumed": lambda d: f"resumed: {d['where']}",
     "joined": lambda d: f"{d['node']} joined",
     "left": lambda d: f"{d['node']} takes no part: {d['reason']}",
@@ -133,6 +143,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "attempt-failed": lambda d: f"contributions cannot be summed: {d['reason']}",
     "not-evaluated": lambda d: f"not evaluated: {d['reason']}",
     "round": lambda d: f"round {d['round'] + 1} done: {figures(d['metrics'])}",
+    **MASKING_WORDS,
     "completed": lambda d: "COMPLETED",
     "aborted": lambda d: f"ABORTED: {d['reason']}",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from fedsecure.secagg.coordinator import Sums
@@ -11,13 +10,7 @@ from fedsecure.secagg.streams import Stream, unflatten
 from fedsecure.tensors import Array, Tensors
 from fedsecure_coordinator.masking.tables import MaskedSum
 
-__all__ = ["announcement", "sum_digests", "summed_tensors"]
-
-
-def sum_digests(sums: Sums, streams: Sequence[Stream]) -> tuple[str, ...]:
-    """SHA-256 (hex) of every stream's sum, its ring elements in little endian, in the session's order."""
-    vectors = [sums.vectors[stream.spec.name] for stream in streams]
-    return tuple(hashlib.sha256(v.astype(v.dtype.newbyteorder("<"), copy=False).tobytes()).hexdigest() for v in vectors)
+__all__ = ["announcement", "summed_tensors"]
 
 
 def summed_tensors(sums: Sums, streams: Sequence[Stream], nodes: int) -> tuple[Tensors, int]:

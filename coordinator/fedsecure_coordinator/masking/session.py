@@ -86,8 +86,6 @@ class Session:
         left: Callable[[str], bool],
         wake: Callable[[], None],
     ) -> None:
-        if len(invited) < config.min_survivors:
-            raise SecAggError(f"TOO_FEW_NODES: {len(invited)} nodes are left where {config.min_survivors} are needed")
         self.config, self.invited, self._attempt = config, tuple(sorted(invited)), attempt
         self.digest = config_digest(config.to_bytes()).hex()
         self._machine = SecAggCoordinator(config, manifest, streams, self.invited, threads=threads)

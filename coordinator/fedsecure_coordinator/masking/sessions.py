@@ -25,7 +25,7 @@ from fedsecure.secagg.sessionconfig import SessionConfig
 from fedsecure.secagg.streams import Stream
 from fedsecure.threads import threads_needed
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_coordinator.masking.announced import announcement, sum_digests, summed_tensors
+from fedsecure_coordinator.masking.announced import announcement, summed_tensors
 from fedsecure_coordinator.masking.buffers import Buffers
 from fedsecure_coordinator.masking.masks import Masks
 from fedsecure_coordinator.masking.session import ClosedLeg, Session, SessionOver, Times
@@ -88,20 +88,19 @@ class Task:
 
 
 class Sessions:
-    """The open sessions of ``registry``'s runs. ``buffers``: room for vectors in transit. ``skew_ms``: how far nodes'
-    clocks may be off. ``threads`` of one session's arithmetic. ``times`` of legs, by the seconds of the first."""
+    """The open sessions of ``registry``'s runs. ``buffers``: room for vectors in transit. ``threads`` of one session's
+    arithmetic. ``times`` of legs, by the seconds of the first."""
 
     def __init__(
         self,
         registry: Registry,
         *,
         buffers: Buffers | None = None,
-        skew_ms: int = 0,
         threads: int = 1,
         times: Callable[[float], Times] = Times,
     ) -> None:
         self._registry, self._buffers = registry, buffers or Buffers(BUFFERED)
-        self._skew_ms, self._arithmetic, self._times = skew_ms, threads, times
+        self._arithmetic, self._times = threads, times
         self._sessions: dict[str, Session] = {}
         self._tasks: dict[str, Task] = {}
         self._threads: list[threading.Thread] = []
@@ -174,7 +173,7 @@ class Sessions:
             invited = tuple(node for node in task.action.contributors if node not in state.left)
             nbytes = sum(stream.spec.nbytes for stream in task.streams)
             seconds = min(times.in_all(nbytes * self._buffers.turns(len(invited), nbytes)), MAX_SECONDS)
-            config = task.config(number, registry.clock() + round(1000 * seconds) + self._skew_ms)
+            config = task.config(number, registry.clock() + round(1000 * seconds))
             session = Session(
                 config,
                 task.masks.manifest,
@@ -201,7 +200,7 @@ class Sessions:
         """Keep the sum, durably. Raises ``SecAggError`` for one that cannot be, ``SessionOver``, ``StoreError``."""
         registry, action = self._registry, task.action
         tensors, clipped = summed_tensors(sums, task.streams, len(task.masks.manifest.nodes))
-        data, digests = tensors.to_bytes(), sum_digests(sums, task.streams)
+        data, digests = tensors.to_bytes(), tuple(digest.hex() for digest in sums.sum_sha256)
         where = (task.run.digest, action.round, action.exchange, action.attempt)
         out = sorted(set(action.contributors) - set(sums.survivors))
         found = {"survivors": list(sums.survivors), "dropped": {n: sums.dropped.get(n, "") for n in out}}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,15 +15,21 @@ from fedsecure.errors import DataError
 from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
+from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.masking.calls import MaskingCalls
 from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.masking.session import Times
 from fedsecure_coordinator.masking.sessions import Sessions
 from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.uploads import Uploads
 from fedsecure_coordinator.worker import Worker
+
+#: ``masked_nodes`` lies there and is no test itself.
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
 class VectorSum:
@@ -140,3 +149,102 @@ def open_office(tmp_path):
     for office in opened:
         office.sessions.close()
         office.journal.close()
+
+
+class MaskedRun:
+    """A run under masks: an office, the nodes of its cohort, and what each of them does when it is asked.
+
+    ``values``: node -> what it contributes. ``vanish``: node -> the leg from which on it answers nothing.
+    """
+
+    def __init__(self, office, manifest, nodes):
+        self.office, self.manifest, self.nodes = office, manifest, nodes
+        self.calls = MaskingCalls(office.sessions, office.cohorts)
+        self.values = {name: float(place) for place, name in enumerate(nodes)}
+        self.vanish, self.answered, self.results = {}, [], []
+
+    def open(self, plan):
+        digest = self.office.submit(plan)
+        for name in self.nodes:
+            self.office.desk.join(name, digest)
+        return digest
+
+    def ended(self, digest):
+        return self.office.registry.ended().get(digest)
+
+    def pump(self, digest, until, *, seconds=60, tick_ms=50):
+        """Let nodes and worker work until ``until()``; the office's clock goes on by ``tick_ms`` each time round."""
+        end = time.monotonic() + seconds
+        while not until():
+            assert time.monotonic() < end, [(n.kind, n.detail) for n in self.office.notices]
+            self.office.clock.now += tick_ms
+            self.office.work()
+            for name in self.nodes:
+                self.step(digest, name)
+            time.sleep(0.005)
+
+    def step(self, digest, name):
+        """One poll of a node, and what it does about it."""
+        if self.vanish.get(name, 9) < 0:
+            return None
+        work = self.office.desk.next_work(name, [digest], 0, lambda: False)
+        if work is None or work.ended is not None:
+            return work
+        if work.leg is not None:
+            if self.vanish.get(name, 9) > work.leg.leg:
+                self.reply(name, work.leg)
+            return work
+        self.results.append((work.slot.round, name, work.cohort, work.result))
+        self.contribute(name, work)
+        return work
+
+    def contribute(self, name, work):
+        slot = work.slot
+        left = self.nodes[name].contribute(
+            contribution(self.values[name]),
+            round_=slot.round,
+            exchange=slot.exchange,
+            broadcast=work.broadcast,
+            result=work.result,
+        )
+        at = {"round_": slot.round, "exchange": slot.exchange, "attempt": slot.attempt}
+        return self.office.send(slot.digest, name, left, **at)
+
+    def reply(self, name, leg):
+        what, made = self.nodes[name].answer(leg, VectorSum().schema(leg.exchange))
+        self.answered.append((name, leg.leg, what))
+        self.deliver(name, leg, what, made)
+
+    def deliver(self, name, leg, what, made):
+        about = {"node_id": name, "plan_digest": leg.plan_digest, "config_digest": leg.config_digest}
+        if what == "masked":
+            messages = [pb.MaskedMessage(chunk=chunk) for chunk in made.chunks()]
+            messages.append(pb.MaskedMessage(done=made.done))
+            self.calls.upload(pb.MaskedHeader(**about), iter(messages), lambda: False)
+        else:
+            self.calls.answer(pb.LegAnswer(**about, leg=leg.leg, **{what: made}))
+
+
+@pytest.fixture
+def masked_run(open_office, toy):
+    """``masked_run("abcd")``: an office that holds the manifest of these nodes, signed by all, and the nodes."""
+    from masked_nodes import cohort_of
+
+    def make(names="abcd", **office):
+        opened = open_office(times=lambda first: Times(5.0, 5.0), **office)
+        manifest, nodes = cohort_of("test.example", tuple(names), clock=lambda: opened.clock.now)
+        opened.cohorts.add(manifest, federation="test.example")
+        return MaskedRun(opened, manifest, nodes)
+
+    return make
+
+
+@pytest.fixture
+def masked_plan(toy):
+    """``masked_plan(secagg="optional", rounds=1)``: a plan of nodes a, b, c and d, of which three must stay."""
+
+    def make(names="abcd", *, min_nodes=3, **changes):
+        cohort = {"min_nodes": min_nodes, "nodes": list(names)}
+        return toy.plan(**{"secagg": "required", "cohort": cohort, **changes})
+
+    return make

@@ -17,6 +17,7 @@ from fedsecure_coordinator.prediction.board import Board
 from fedsecure_coordinator.prediction.models import Models
 
 TABLES_OF_FORMAT_2 = ("published", "served")
+TABLES_OF_FORMAT_3 = ("masks", "sums")
 
 
 def never_gone():
@@ -195,7 +196,7 @@ def test_an_older_journal_is_upgraded_when_it_is_written_to_and_read_as_it_is(tm
     journal.add_run(RunRow("d" * 64, "old", b"{}", 1))
     journal.close()
     with sqlite3.connect(path) as old:  # as the version before wrote it
-        for table in TABLES_OF_FORMAT_2:
+        for table in (*TABLES_OF_FORMAT_2, *TABLES_OF_FORMAT_3):
             old.execute(f"DROP TABLE {table}")
         old.execute("PRAGMA user_version=1")
     old.close()
@@ -207,7 +208,7 @@ def test_an_older_journal_is_upgraded_when_it_is_written_to_and_read_as_it_is(tm
     journal = Journal(path, "write")
     published = Published("d" * 64, "s" * 64, 1, "r" * 64, 2)
     journal.publish(published)
-    assert (journal.format, [r.name for r in journal.runs()]) == (2, ["old"])
+    assert (journal.format, [r.name for r in journal.runs()]) == (3, ["old"])
     journal.close()
     again = Journal(path, "read")
     assert again.published() == {"d" * 64: published}
