@@ -61,7 +61,8 @@ def form(
 
 @app.command()
 def show(file: FileOrPinned = None, folder: DirOption = Path(), as_json: JsonOption = False) -> None:
-    """Show nodes, fingerprints and signatures. And how many nodes a sum needs, and what it withstands."""
+    """Show nodes, fingerprints and signatures. Also how many nodes a sum needs and what that withstands and, of what is
+    pinned, who was missing from its sums."""
     from fedsecure.commands.manifests import manifest_json, say_manifest
     from fedsecure.secagg.manifest import read_manifest
 
@@ -78,16 +79,26 @@ def show(file: FileOrPinned = None, folder: DirOption = Path(), as_json: JsonOpt
         say_manifest(manifest)
         if more:
             say(f"trusted since {more['pinned']}" + f", by {more['pinned_by']}" * bool(more["pinned_by"]))
+            for line in more["findings"]:
+                say(line)
 
 
 def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
+    """What is pinned, with who did and when, and who was missing from its sums by the verified log."""
     from fedsecure_node.cli.cohort_steps import Site
+    from fedsecure_node.cli.releases import read_records
+    from fedsecure_node.log.absences import absence_lines, masked_rounds, missed
+    from fedsecure_node.log.releases import fold
     from fedsecure_node.store.store import iso_time
 
-    return [
-        (manifest, {"pinned": iso_time(row.pinned_ms), "pinned_by": row.pinned_by})
-        for manifest, row in Site.at(folder).pinned()
-    ]
+    found = []
+    held = Site.at(folder).pinned()
+    releases = fold(read_records(folder)).values() if held else ()
+    for manifest, row in held:
+        sums = masked_rounds(releases, manifest.cohort)
+        more = {"pinned": iso_time(row.pinned_ms), "pinned_by": row.pinned_by, "sums": len(sums)}
+        found.append((manifest, {**more, "missed": missed(sums), "findings": absence_lines(sums)}))
+    return found
 
 
 @app.command()

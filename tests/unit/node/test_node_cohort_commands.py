@@ -13,7 +13,10 @@ from fedsecure.cli import run
 from fedsecure.crypto.signatures import generate_identity, load_identity, public_identity_pem
 from fedsecure.secagg.comparison import spaced
 from fedsecure.secagg.manifest import read_manifest, write_manifest
+from fedsecure_node.assemble import open_log
 from fedsecure_node.cli.first_steps import init_node
+from fedsecure_node.settings import load_settings
+from fedsecure_node.store.store import Store
 
 NODES = ("hospital-a", "hospital-b", "hospital-c")
 
@@ -115,7 +118,8 @@ def test_what_is_shown_names_everything_that_people_compare(institutions):
     institutions.type("trust", institutions.file, "--digest", manifest.digest.hex())
     (pinned,) = json.loads(institutions.type("show", "--json"))["cohorts"]
     assert pinned["pinned_by"]
-    assert {k: v for k, v in pinned.items() if k not in ("pinned", "pinned_by")} == shown
+    assert {k: v for k, v in pinned.items() if k in shown} == shown
+    assert (pinned["sums"], pinned["missed"], pinned["findings"]) == (0, {}, [])
 
 
 def test_a_small_cohort_is_warned_of_and_one_of_five_is_not(institutions, tmp_path, capsys):
@@ -330,3 +334,34 @@ def test_fetching_without_a_certificate_or_digest_writes_nothing(institutions):
     assert "digest 'abc' is malformed" in institutions.type("fetch", "abc", "--out", institutions.file, code=3)
     assert "tls.crt" in institutions.type("fetch", "0" * 64, "--out", institutions.file, code=6)
     assert not institutions.file.exists()
+
+
+def test_who_was_missing_from_the_sums_is_told_from_the_log(institutions):
+    manifest = institutions.agree()
+    institutions.type("trust", institutions.file, "--digest", manifest.digest.hex())
+    settings = load_settings(institutions.folder("hospital-a"))
+    cohort = {"name": "cardiology", "nodes": list(NODES)}
+    with Store(settings.store) as store:
+        log = open_log(store, settings)
+        for round_, survivors in enumerate((NODES, NODES[:2], NODES)):
+            body = {
+                "plan": {"digest": "d" * 64, "name": "toy"},
+                "payload": {"sha256": "e" * 64},
+                "round": round_,
+                "step": 0,
+                "attempt": 0,
+                "exchange": "local",
+                "secagg": {"cohort": cohort},
+            }
+            number = log.append("release", body, only_if=lambda _: None).seq
+            for kind in ("sending", "acknowledged", "masked"):
+                log.append(kind, {"release": number}, only_if=lambda _: None)
+            log.append("unmasked", {"release": number, "survivors": list(survivors)}, only_if=lambda _: None)
+    said = institutions.type("show")
+    assert "node hospital-c: missing from 1 sum of 3 that this node is inside" in said
+    assert "warning: 2 pairs of successive rounds differ by node hospital-c alone" in said
+    (shown,) = json.loads(institutions.type("show", "--json"))["cohorts"]
+    assert (shown["sums"], shown["missed"]) == (3, {"hospital-c": 1})
+    path = settings.store / "releases.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"hospital-b", b"hospital-x", 1))
+    assert "record 1" in institutions.type("show", code=18)
