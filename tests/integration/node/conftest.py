@@ -85,9 +85,14 @@ class Script(CoordinatorServicer):
         self.protocol = PROTOCOL
         self.chunk = 4096
         self.before_upload: Callable[[], None] = lambda: None
+        self.schema_of: Callable[[Any], Any] = self._schema
 
     def register(self, server: grpc.Server) -> None:
         add_CoordinatorServicer_to_server(self, server)
+
+    def _schema(self, key: Any) -> Any:
+        plan = next(p for p in self.plans if p.digest() == key.plan_digest)
+        return build_method(plan).schema(key.exchange)
 
     # what a test sets up
 
@@ -195,8 +200,7 @@ class Script(CoordinatorServicer):
                 if self.cut_uploads:
                     self.cut_uploads -= 1
                     context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
-            plan = next(p for p in self.plans if p.digest() == key.plan_digest)
-            decode_payload(bytes(held), key, build_method(plan).schema(key.exchange))
+            decode_payload(bytes(held), key, self.schema_of(key))
         except FedSecureError as error:
             to_status(context, error)
         with self.lock:

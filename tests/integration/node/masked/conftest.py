@@ -1,0 +1,308 @@
+"""The scripted coordinator also opens sessions of masked sums: the node under test among peers in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from fedsecure.crypto.keystream import Prg
+from fedsecure.crypto.signatures import ephemeral_identity, load_identity
+from fedsecure.errors import FedSecureError
+from fedsecure.methods import build_method
+from fedsecure.schema import Schema
+from fedsecure.secagg.aborts import parse_abort
+from fedsecure.secagg.coordinator import SecAggCoordinator, Sums
+from fedsecure.secagg.due import SessionDue
+from fedsecure.secagg.fixedpoint import ring_dtype
+from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.masked import masked_streams
+from fedsecure.secagg.memory import MemoryOnly
+from fedsecure.secagg.node import SecAggNode
+from fedsecure.secagg.results import SessionResult, result_digest
+from fedsecure.secagg.session import deliver
+from fedsecure.secagg.sessionconfig import SessionConfig
+from fedsecure.wire.status import to_status
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
+from fedsecure_node.masking.pins import Pins
+from fedsecure_node.settings import load_settings
+from fedsecure_node.store.store import Store
+
+NODES = ("hospital-a", "hospital-b", "hospital-c")
+OWN, FEDERATION = NODES[0], "heart-study"
+
+
+class Cohort:
+    """The manifest of three nodes, signed by all: the node under test by its own key, its peers by fresh ones."""
+
+    def __init__(self, folder: Path, version: int = 1) -> None:
+        self.folder = folder
+        self.identities = {node: ephemeral_identity() for node in NODES[1:]}
+        self.identities[OWN] = load_identity(folder / "identity.key")
+        self.manifest = self.signed(version)
+
+    def signed(self, version: int) -> CohortManifest:
+        keys = {node: identity.public_bytes for node, identity in self.identities.items()}
+        manifest = CohortManifest.form(FEDERATION, "hospitals", version, keys)
+        for node, identity in self.identities.items():
+            manifest = manifest.signed(node, identity)
+        return manifest
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.digest.hex()
+
+    def pin(self, manifest: CohortManifest | None = None) -> None:
+        settings = load_settings(self.folder)
+        own = self.identities[OWN].public_bytes
+        with Store(settings.store) as store:
+            Pins(store, node=OWN, federation=FEDERATION, public_bytes=own).pin(manifest or self.manifest)
+
+
+class Session:
+    """One session. ``mutate(leg, message)``: what the node gets in place of the message that is due."""
+
+    def __init__(self, cohort: Cohort, plan: Any, work: pb.Exchange, number: int = 0, **changes: Any) -> None:
+        schema = build_method(plan).schema(work.exchange)
+        self.streams = masked_streams(schema, method=plan.method.name, exchange=work.exchange, nodes=len(NODES))
+        self.work, self.manifest = work, cohort.manifest
+        self.mutate: Callable[[int, bytes], bytes] = lambda leg, message: message
+        self.deadline_ms = changes.pop("deadline_ms", time.time_ns() // 1_000_000 + 120_000)
+        previous = result_digest(work.result)
+        fields: dict[str, Any] = {
+            "experiment": plan.digest(), "round": work.round, "purpose": work.exchange, "attempt": number,
+            "cohort_digest": self.manifest.digest, "state_digest": bytes.fromhex(work.broadcast_digest),
+            "prev_result": previous, "threshold": 3, "min_survivors": 3, "prg": Prg.AES_256_CTR,
+            "streams": tuple(s.spec for s in self.streams), "dp_digest": b"", "nonce": bytes(31) + bytes([number]),
+            "deadline_ms": self.deadline_ms,
+        }  # fmt: skip
+        self.config = SessionConfig(**{**fields, **changes})
+        self.machine = SecAggCoordinator(self.config, self.manifest, self.streams, NODES)
+        self.peers = {node: self._peer(node, cohort, previous) for node in NODES[1:]}
+        self.answers: list[tuple[int, bytes]] = []
+        self.aborted: Any = None
+        self.sums: Sums | None = None
+        self.failure: FedSecureError | None = None
+        self.turn = threading.RLock()
+        self.pump()
+
+    def _peer(self, node: str, cohort: Cohort, previous: bytes) -> SecAggNode:
+        """A peer whose vector is all ones."""
+        work = self.work
+        due = SessionDue(
+            node=node, manifest=self.manifest, experiment=work.plan_digest, round=work.round, purpose=work.exchange,
+            streams=self.streams, state_digest=bytes.fromhex(work.broadcast_digest), prev_result=previous,
+        )  # fmt: skip
+        ones = {s.spec.name: np.ones(s.spec.length, ring_dtype(s.spec.ring_bits)) for s in self.streams}
+        return SecAggNode(due, cohort.identities[node], ones, MemoryOnly(), now_ms=lambda: time.time_ns() // 1_000_000)
+
+    def own(self) -> dict[str, np.ndarray]:
+        """The node's own vectors: the sum without the peers' ones."""
+        assert self.sums is not None
+        return {name: total - np.array(2, total.dtype) for name, total in self.sums.vectors.items()}
+
+    def pump(self) -> None:
+        """Have the peers answer, and go on to the next leg as long as nobody else is waited for."""
+        with self.turn:
+            while not self.machine.done and OWN not in self._peers_answer():
+                try:
+                    self.machine.advance()
+                except FedSecureError as error:
+                    self.failure = error
+            if self.machine.done and self.failure is None:
+                self.sums = self.machine.outcome
+
+    def _peers_answer(self) -> tuple[str, ...]:
+        for node in self.machine.waiting:
+            if node != OWN:
+                deliver(self.machine, node, self.machine.leg, self._answer_of(node))
+        return self.machine.waiting
+
+    def _answer_of(self, node: str) -> Any:
+        message = self.machine.message(node)
+        assert message is not None
+        return self.peers[node].answer(self.machine.leg, message)
+
+    def leg(self) -> pb.Leg | None:
+        with self.turn:
+            message = None if self.machine.done else self.machine.message(OWN)
+            if message is None:
+                return None
+            leg, work = self.machine.leg, self.work
+            return pb.Leg(
+                plan_digest=work.plan_digest, round=work.round, attempt=work.attempt, exchange=work.exchange,
+                config_digest=self.machine.config_digest.hex(), leg=leg, message=self.mutate(leg, message),
+                deadline_unix_ms=self.deadline_ms,
+            )  # fmt: skip
+
+    def abort(self, data: bytes) -> None:
+        with self.turn:
+            self.aborted = parse_abort(data)
+            self.machine.drop(OWN, self.aborted.code.name)
+            self.pump()
+
+    def receive(self, leg: int, data: bytes) -> None:
+        with self.turn:
+            self.answers.append((leg, data))
+            self.machine.receive(OWN, leg, data)
+            self.pump()
+
+    def result(self, broadcast: str, **changes: Any) -> bytes:
+        """What is announced of the sum with the exchange that broadcasts ``broadcast``."""
+        assert self.sums is not None
+        digests = tuple(bytes(32) for _ in self.streams)
+        fields = {
+            "transcript3": self.sums.transcript3, "sum_sha256": digests, "survivors": self.sums.survivors,
+            "next_state_digest": bytes.fromhex(broadcast),
+        }  # fmt: skip
+        return SessionResult(**{**fields, **changes}).to_bytes()
+
+
+class MaskedScript(CoordinatorServicer):
+    """In front of the script of all tests: takes masked contributions, opens a session for each, relays its legs."""
+
+    def __init__(self, script: Any) -> None:
+        self.script = script
+        self.cohort: Cohort | None = None
+        self.sessions: list[Session] = []
+        #: How a session is made once a contribution is there; ``None``: none is.
+        self.make: Callable[[Any, pb.Exchange], Session | None] = lambda plan, work: Session(self.cohort, plan, work)
+        self.lost_replies = self.cut_vectors = 0
+        self.polled: list[tuple[str, ...]] = []
+        self.before: Callable[[int], None] = lambda leg: None
+        self.chunks = 0
+        self._asked: dict[str, pb.Exchange] = {}
+        script.schema_of = self.schema
+        for call in ("Hello", "ListPlans", "Join", "Refuse", "Download", "UploadOffset"):
+            setattr(self, call, getattr(script, call))
+
+    def ask(self, plan: Any, round_: int = 0, *, result: Callable[[str], bytes] = lambda _: b"", **how: Any) -> None:
+        """Ask for a contribution under the masks of the cohort. ``result``: what is announced, of the broadcast."""
+        digest = how.pop("cohort", None)
+        with self.script.lock:
+            before = len(self.script.work)
+        held, self.script.work = self.script.work, []
+        self.script.ask(plan, round_, **how)
+        (work,) = self.script.work
+        work.cohort_digest = self.cohort.digest if digest is None else digest
+        work.result = result(work.broadcast_digest)
+        self.script.work = [*held, work]
+        assert len(self.script.work) == before + 1
+
+    def schema(self, key: Any) -> Schema:
+        plan, work = self._about(key)
+        whole = build_method(plan).schema(key.exchange)
+        return Schema((), whole.released) if work is not None and work.cohort_digest else whole
+
+    def _about(self, key: Any) -> tuple[Any, pb.Exchange | None]:
+        plan = next(p for p in self.script.plans if p.digest() == key.plan_digest)
+        same = [
+            w for w in self.script.work if (w.round, w.exchange, w.attempt) == (key.round, key.exchange, key.attempt)
+        ]
+        return plan, same[0] if same else None
+
+    @property
+    def session(self) -> Session | None:
+        return self.sessions[-1] if self.sessions else None
+
+    def Upload(self, request_iterator: Iterator[Any], context: Any) -> Any:
+        work = self.script.work[0] if self.script.work else None
+        reply = self.script.Upload(request_iterator, context)
+        if work is not None and work.cohort_digest:
+            plan = next(p for p in self.script.plans if p.digest() == work.plan_digest)
+            if (made := self.make(plan, work)) is not None:
+                self.sessions.append(made)
+        return reply
+
+    def NextWork(self, request: Any, context: Any) -> Any:
+        self.polled.append(tuple(request.plan_digests))
+        end = time.monotonic() + request.wait_ms / 1000
+        while time.monotonic() < end:
+            session = self.session
+            leg = session.leg() if session is not None else None
+            if leg is not None:
+                return pb.NextWorkReply(leg=leg)
+            if session is None or session.machine.done or self.script.work:
+                return self.script.NextWork(request, context)
+            time.sleep(0.02)
+        return pb.NextWorkReply(nothing=pb.Nothing())
+
+    def AnswerLeg(self, request: Any, context: Any) -> Any:
+        self.before(request.leg)
+        session = self._session(request.config_digest, context)
+        try:
+            if request.WhichOneof("answer") == "abort":
+                session.abort(request.abort)
+            else:
+                session.receive(request.leg, request.message)
+        except FedSecureError as error:
+            to_status(context, error)
+        if self.lost_replies:
+            self.lost_replies -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "cut before the reply")
+        return pb.LegReply()
+
+    def UploadMasked(self, request_iterator: Iterator[Any], context: Any) -> Any:
+        self.before(2)
+        session = self._session(next(request_iterator).header.config_digest, context)
+        try:
+            session.machine.begin_vectors(OWN)
+            for message in request_iterator:
+                if message.WhichOneof("part") == "done":
+                    session.receive(2, message.done)
+                    break
+                self.chunks += 1
+                session.machine.receive_chunk(OWN, message.chunk)
+                if self.cut_vectors:
+                    self.cut_vectors -= 1
+                    context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
+        except FedSecureError as error:
+            to_status(context, error)
+        return pb.LegReply()
+
+    def _session(self, digest: str, context: Any) -> Session:
+        for session in self.sessions:
+            if session.machine.config_digest.hex() == digest:
+                return session
+        context.abort(grpc.StatusCode.NOT_FOUND, "no such session")
+        raise AssertionError
+
+
+@pytest.fixture
+def script(script: Any) -> Any:
+    """The script of all tests of the node, with sessions (``script.sums``) in front of it."""
+    script.sums = MaskedScript(script)
+    script.register = lambda server: add_CoordinatorServicer_to_server(script.sums, server)
+    return script
+
+
+@pytest.fixture
+def cohort(site: Any, script: Any) -> Cohort:
+    """The cohort of the node under test, pinned by it."""
+    made = Cohort(site.folder)
+    made.pin()
+    script.sums.cohort = made
+    return made
+
+
+@pytest.fixture
+def session_of() -> Callable[..., Session]:
+    """``session_of(cohort, plan, work, number, **changes of the configuration)``."""
+    return Session
+
+
+@pytest.fixture
+def masked_plan(plan_of: Callable[..., Any]) -> Callable[..., Any]:
+    """A plan for the cohort, under masks unless it says otherwise."""
+
+    def make(method: str = "fedavg", *, secagg: str = "required", **changes: Any) -> Any:
+        return plan_of(method, secagg=secagg, cohort={"min_nodes": 3, "nodes": list(NODES)}, **changes)
+
+    return make
