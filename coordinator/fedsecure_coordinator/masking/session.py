@@ -246,9 +246,9 @@ class Session:
     def _step(self, node: str, upload: int | None = None) -> Iterator[None]:
         """The machine's, for one message of ``node``; of its ``upload``, if that is still the newest one."""
         with self._turn:
-            self._require_open(node)
             if upload is not None and self._uploads[node] != upload:
                 raise WireError("upload: a newer upload of these vectors took over")
+            self._require_open(node)
             try:
                 yield
             finally:

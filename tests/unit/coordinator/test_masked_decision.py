@@ -1,0 +1,150 @@
+"""Whether a run is masked: decided once, by plan and manifest, and kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedsecure.errors import StoreError
+from fedsecure_coordinator.cli import app
+from fedsecure_coordinator.journal import Journal
+from fedsecure_coordinator.status import status_lines
+from fedsecure_coordinator.views import run_view
+
+
+def cohort_of_its_exchange(run, digest):
+    work = run.office.desk.next_work("a", [digest], 0, lambda: False)
+    assert work.slot is not None
+    return work.cohort
+
+
+def reopened(run, open_office):
+    run.office.sessions.close()
+    office = open_office()
+    office.preparer.take_up()
+    return type(run)(office, run.manifest, run.nodes)
+
+
+def test_required_without_a_manifest_ends_the_run_at_once_and_names_the_fix(masked_run, masked_plan):
+    run = masked_run("abcd")
+    digest = run.office.submit(masked_plan("abce"))
+    row = run.office.registry.ended()[digest]
+    assert row.phase == "ABORTED"
+    assert row.reason.startswith(
+        "secagg: secagg is 'required', and there is no manifest here of exactly a, b, c, e that all of them signed: "
+        "fedsecure coordinator cohort add FILE"
+    )
+
+
+@pytest.mark.parametrize(
+    ("secagg", "names", "masked"),
+    [
+        ("required", "abcd", True),
+        ("optional", "abcd", True),
+        ("optional", "abce", False),  # no manifest of exactly these nodes
+        ("off", "abcd", False),
+    ],
+)
+def test_plan_and_manifest_decide(masked_run, masked_plan, open_office, secagg, names, masked):
+    run = masked_run("abcd")
+    digest = run.office.submit(masked_plan(names, secagg=secagg))
+    for name in names:
+        run.office.desk.join(name, digest)
+    due = run.manifest.digest.hex() if masked else ""
+    assert cohort_of_its_exchange(run, digest) == due
+    assert run.office.journal.cohort(digest) == due
+    assert cohort_of_its_exchange(reopened(run, open_office), digest) == due
+
+
+def test_what_was_decided_stays_when_a_manifest_comes_or_a_newer_one(masked_run, masked_plan, open_office):
+    from fedsecure.secagg.manifest import CohortManifest
+
+    run = masked_run("abcd")
+    office = run.office
+    plain = office.submit(masked_plan("abce", secagg="optional", name="plain"))
+    masked = office.submit(masked_plan("abcd", secagg="optional", name="masked"))
+    for name in "abce":
+        office.desk.join(name, plain)
+    for name in "abcd":
+        office.desk.join(name, masked)
+    identities = {name: node.identity for name, node in run.nodes.items()}
+    other = {**identities, "e": identities["d"]}
+    del other["d"]
+    for cohort, version, keys in (("other", 1, other), (run.manifest.cohort, 2, identities)):
+        made = CohortManifest.form("test.example", cohort, version, {n: i.public_bytes for n, i in keys.items()})
+        for name, identity in keys.items():
+            made = made.signed(name, identity)
+        assert office.cohorts.add(made, federation="test.example")
+    again = reopened(run, open_office)
+    assert cohort_of_its_exchange(again, plain) == ""
+    assert cohort_of_its_exchange(again, masked) == run.manifest.digest.hex()
+
+
+def test_a_manifest_that_is_gone_is_a_fault_of_the_store_and_ends_no_run(
+    masked_run, masked_plan, open_office, tmp_path
+):
+    run = masked_run("abcd")
+    digest = run.open(masked_plan())
+    run.office.sessions.close()
+    held = tmp_path / "cohorts" / f"{run.manifest.digest.hex()}.json"
+    text = held.read_bytes()
+    held.unlink()
+    office = open_office()
+    with pytest.raises(StoreError, match=r"the manifest .* that its run is masked under is gone"):
+        office.preparer.take_up()
+    held.write_bytes(text)
+    office.preparer.take_up()
+    assert office.registry.run(digest) is not None
+
+
+def test_sums_that_cannot_be_masked_end_the_run_with_the_tensor_s_name(masked_run, masked_plan, toy):
+    from dataclasses import replace
+
+    class Endless(toy.method):
+        def schema(self, exchange):
+            schema = super().schema(exchange)
+            return replace(schema, summed=(replace(schema.summed[0], high=float("inf")),))
+
+    run = masked_run("abcd", method=Endless())
+    digest = run.office.submit(masked_plan())
+    assert run.office.registry.ended()[digest].reason.startswith(
+        "secagg: secagg is 'required', and the sums cannot be masked: tensor x: without a finite range"
+    )
+
+
+def test_an_exchange_that_sums_nothing_needs_no_session(masked_run, masked_plan, toy):
+    from dataclasses import replace
+
+    class Mixed(toy.method):
+        """The first exchange is summed, the second only released."""
+
+        def schema(self, exchange):
+            schema = super().schema(exchange)
+            return schema if exchange == "one" else replace(schema, summed=())
+
+        def server_update(self, exchange, server, aggregate, ctx):
+            return super().server_update(exchange, server, aggregate, ctx) if exchange == "one" else server
+
+    run = masked_run("abcd", method=Mixed(("one", "two")))
+    office = run.office
+    digest = run.open(masked_plan(rounds=1))
+    run.pump(digest, lambda: run.ended(digest))
+    assert run.ended(digest).phase == "COMPLETED"
+    asked = {(len(cohort), bool(result)) for _, _, cohort, result in run.results}
+    assert asked == {(64, False), (0, True)}  # the second announces the sum that its broadcast came from
+    assert office.journal.masked_sum(digest, 0, "two", 0) is None
+
+
+def test_status_shows_where_a_session_stands(masked_run, masked_plan, tmp_path):
+    run = masked_run("abcd")
+    office = run.office
+    digest = run.open(masked_plan())
+    run.vanish |= dict.fromkeys("abc", 2) | {"d": 1}
+    run.pump(digest, lambda: len([n for n in office.notices if n.kind == "session-leg"]) == 2)
+    row = office.registry.run(digest).row
+    reader = Journal(tmp_path / "journal.sqlite", "read")
+    view = run_view(reader, row)
+    reader.close()
+    assert view["session"]["dropped"] == {"d": "did not share secrets in time"}
+    shown = list(status_lines({"federation": "f", "listen": "l", "daemon": "running", "runs": [view]}))
+    assert "    one: aggregating 4 contributions, session 1: masked vectors (leg 2) of a, b, c; out: d" in shown
+    assert app  # the command line imports with it
