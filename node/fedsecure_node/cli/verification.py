@@ -57,8 +57,8 @@ class Verified:
 
 
 def verify_store(folder: Path, public_bytes: bytes) -> Verified:
-    """Check chain, signatures, order and end of the log, and that each release's bytes (with those of a half that leaves
-    under masks), and the policy that it or an answer to a query was checked against, are those that it names.
+    """Check chain, signatures, order and end of the log, and that each release's bytes (with a half that leaves under
+    masks), and the policy that it or an answer to a query was checked against, are those that it names.
 
     Only reads, without any lock: a copy that may only be read will do, and a daemon may write meanwhile. Raises
     ``ReleaseLogError`` naming the record, ``ConfigError`` when there is no store, ``StoreError`` when it cannot be

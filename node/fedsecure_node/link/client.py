@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import grpc
@@ -211,18 +213,19 @@ class CoordinatorClient:
         )
         self._call(self._stub.AnswerLeg, answer)
 
-    def upload_masked(self, cleared: ClearedVectors, size: int) -> None:
-        """Send masked vectors of ``size`` bytes; returns when all of them are acknowledged. After a break they are sent
-        again from the first byte on."""
-        backoff, tries = Backoff(self._stop), 0
-        timeout = TRANSFER_S + size / SLOWEST_LINE
+    def upload_masked(self, cleared: ClearedVectors, *, within: float) -> None:
+        """Send masked vectors; returns when all of them are acknowledged. After a break they are sent again from the
+        first byte on. ``within``: seconds after which nobody waits for them any more; the coordinator may let the nodes
+        of a cohort send one after the other."""
+        end, backoff, tries = time.monotonic() + within, Backoff(self._stop), 0
         while True:
+            timeout = max(end - time.monotonic(), 1.0)
+            start = partial(self._stub.UploadMasked.future, self._masked(cleared), timeout=timeout)
             try:
-                call = self._line.begin(lambda: self._stub.UploadMasked.future(self._masked(cleared), timeout=timeout))
-                await_call(call, self._stop, within=timeout)
+                await_call(self._line.begin(start), self._stop, within=timeout)
             except WireError:
                 tries += 1
-                if tries >= TRIES:
+                if tries >= TRIES or time.monotonic() >= end:
                     raise
             else:
                 return

@@ -227,7 +227,7 @@ class LegDesk:
     def _send(self, leg: pb.Leg, session: OpenSession, answer: Answer, link: Link) -> None:
         try:
             if isinstance(answer, ClearedVectors):
-                link.client.upload_masked(answer, session.release.masked_bytes)
+                link.client.upload_masked(answer, within=self._left_s(leg, session))
             else:
                 link.client.answer_leg(leg.plan_digest, leg.config_digest, leg.leg, message=answer)
         except (WireError, CertificateError, Cancelled):
@@ -255,6 +255,10 @@ class LegDesk:
     def _now(self) -> int:
         """Unix time (ms) by the coordinator's clock: deadlines are by that."""
         return now_ms() + self._clock_ms
+
+    def _left_s(self, leg: pb.Leg, session: OpenSession) -> float:
+        """Seconds until the leg, or the session, is over; at least one."""
+        return max(min(leg.deadline_unix_ms - self._now(), session.until_ms - now_ms()) / 1000, 1.0)
 
     def _wait_for(self, plan: Plan, session: OpenSession) -> None:
         """Set until when the session is waited for: its own deadline, or what its legs can take if that is later."""

@@ -67,25 +67,27 @@ class Cohort:
 
 
 class Session:
-    """One session. ``mutate(leg, message)``: what the node gets in place of the message that is due."""
+    """One session. ``mutate(leg, message)``: what the node gets in place of the message that is due. Peers take the
+    configuration, whatever it is, for the one that is due."""
 
     def __init__(self, cohort: Cohort, plan: Any, work: pb.Exchange, number: int = 0, **changes: Any) -> None:
         schema = build_method(plan).schema(work.exchange)
         self.streams = masked_streams(schema, method=plan.method.name, exchange=work.exchange, nodes=len(NODES))
         self.work, self.manifest = work, cohort.manifest
         self.mutate: Callable[[int, bytes], bytes] = lambda leg, message: message
+        #: Legs whose answer by the node is not taken in, so that it is asked again.
+        self.forgets: set[int] = set()
         self.deadline_ms = changes.pop("deadline_ms", time.time_ns() // 1_000_000 + 120_000)
-        previous = result_digest(work.result)
         fields: dict[str, Any] = {
             "experiment": plan.digest(), "round": work.round, "purpose": work.exchange, "attempt": number,
             "cohort_digest": self.manifest.digest, "state_digest": bytes.fromhex(work.broadcast_digest),
-            "prev_result": previous, "threshold": 3, "min_survivors": 3, "prg": Prg.AES_256_CTR,
+            "prev_result": result_digest(work.result), "threshold": 3, "min_survivors": 3, "prg": Prg.AES_256_CTR,
             "streams": tuple(s.spec for s in self.streams), "dp_digest": b"", "nonce": bytes(31) + bytes([number]),
             "deadline_ms": self.deadline_ms,
         }  # fmt: skip
         self.config = SessionConfig(**{**fields, **changes})
         self.machine = SecAggCoordinator(self.config, self.manifest, self.streams, NODES)
-        self.peers = {node: self._peer(node, cohort, previous) for node in NODES[1:]}
+        self.peers = {node: self._peer(node, cohort) for node in NODES[1:]}
         self.answers: list[tuple[int, bytes]] = []
         self.aborted: Any = None
         self.sums: Sums | None = None
@@ -93,15 +95,22 @@ class Session:
         self.turn = threading.RLock()
         self.pump()
 
-    def _peer(self, node: str, cohort: Cohort, previous: bytes) -> SecAggNode:
+    def _peer(self, node: str, cohort: Cohort) -> SecAggNode:
         """A peer whose vector is all ones."""
-        work = self.work
+        config = self.config
         due = SessionDue(
-            node=node, manifest=self.manifest, experiment=work.plan_digest, round=work.round, purpose=work.exchange,
-            streams=self.streams, state_digest=bytes.fromhex(work.broadcast_digest), prev_result=previous,
+            node=node, manifest=self.manifest, experiment=config.experiment, round=config.round,
+            purpose=config.purpose, streams=self.streams, state_digest=config.state_digest,
+            prev_result=config.prev_result,
         )  # fmt: skip
         ones = {s.spec.name: np.ones(s.spec.length, ring_dtype(s.spec.ring_bits)) for s in self.streams}
-        return SecAggNode(due, cohort.identities[node], ones, MemoryOnly(), now_ms=lambda: time.time_ns() // 1_000_000)
+        return SecAggNode(
+            due,
+            cohort.identities[node],
+            ones,
+            MemoryOnly(),
+            now_ms=lambda: 0 if self.deadline_ms == 1 else time.time_ns() // 1_000_000,
+        )
 
     def own(self) -> dict[str, np.ndarray]:
         """The node's own vectors: the sum without the peers' ones."""
@@ -151,6 +160,8 @@ class Session:
     def receive(self, leg: int, data: bytes) -> None:
         with self.turn:
             self.answers.append((leg, data))
+            if leg in self.forgets:
+                return
             self.machine.receive(OWN, leg, data)
             self.pump()
 
