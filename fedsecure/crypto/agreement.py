@@ -20,21 +20,25 @@ PUBLIC_BYTES = 32
 
 _FIELD = 2**255 - 19
 #: Any private key finds the points of small order, for they agree on zero with all of them.
-_PROBE = bytes([8]) + bytes(30) + bytes([64])
+_PROBE = X25519PrivateKey.from_private_bytes(bytes([8]) + bytes(30) + bytes([64]))
 
 
 class AgreementKey:
-    """A private X25519 key of one session. It never shows itself, and is gone after ``wipe``."""
+    """A private X25519 key of one session. It never shows itself, and is gone after ``wipe``.
 
-    __slots__ = ("_secret", "public")
+    OpenSSL's form of the key is made once, for making it costs as much as an exchange, and is let go by ``wipe``.
+    """
+
+    __slots__ = ("_key", "_secret", "public")
 
     def __init__(self, secret: bytes | bytearray) -> None:
         """Of 32 secret bytes, which are copied: a key rebuilt from shares. Raises ``ValueError`` for another length."""
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"an X25519 private key has {SECRET_BYTES} bytes, not {len(secret)}")
         self._secret = bytearray(secret)
+        self._key: X25519PrivateKey | None = X25519PrivateKey.from_private_bytes(self._secret)
         #: The public half, 32 bytes.
-        self.public: bytes = X25519PrivateKey.from_private_bytes(self._secret).public_key().public_bytes_raw()
+        self.public: bytes = self._key.public_key().public_bytes_raw()
 
     @classmethod
     def generate(cls) -> AgreementKey:
@@ -51,9 +55,9 @@ class AgreementKey:
         Raises ``SecAggError`` BAD_KEY for a public key that ``check_public`` refuses, ``LocalProtocolError`` after
         ``wipe``.
         """
-        if not self._secret:
+        if self._key is None:
             raise _gone()
-        return _exchange(self._secret, peer_public, peer)
+        return _exchange(self._key, peer_public, peer)
 
     def secret_for_sharing(self) -> bytearray:
         """A copy of the 32 secret bytes, to be split into shares; the caller wipes it."""
@@ -64,7 +68,7 @@ class AgreementKey:
     def wipe(self) -> None:
         """Overwrite the secret; the public half stays. May be called again."""
         wipe(self._secret)
-        self._secret = bytearray()
+        self._secret, self._key = bytearray(), None
 
     def __repr__(self) -> str:
         return f"AgreementKey(public {self.public.hex()[:16]}…)"
@@ -78,13 +82,12 @@ def check_public(public: bytes, owner: str) -> None:
     wipe(_exchange(_PROBE, public, owner))
 
 
-def _exchange(secret: bytes | bytearray, public: bytes, owner: str) -> bytearray:
+def _exchange(own: X25519PrivateKey, public: bytes, owner: str) -> bytearray:
     if len(public) != PUBLIC_BYTES:
         raise _bad(owner, f"has {len(public)} bytes, not {PUBLIC_BYTES}")
     if int.from_bytes(public, "little") >= _FIELD:
         raise _bad(owner, "is not in canonical form")
     try:
-        own = X25519PrivateKey.from_private_bytes(secret)
         return bytearray(own.exchange(X25519PublicKey.from_public_bytes(public)))
     except ValueError:
         raise _bad(owner, "is of small order: it would agree with everybody on the same secret") from None
