@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test test-fast lint proto install clean bench-fmnist bench-fmnist-dual bench-heart bench-cifar10-paper
+.PHONY: help demo test test-fast lint proto install clean bench-fmnist bench-fmnist-dual bench-heart bench-cifar10-paper bench-secagg
 
 help:
 	@echo "make install  install into $(VENV), PyTorch and all; demo and test do it by themselves"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-fmnist          three methods on Fashion-MNIST at CPU size (an hour; resumable)"
 	@echo "make bench-fmnist-dual     FedSPM, FedDRM and FedAvg under dual heterogeneity (hours; resumable)"
 	@echo "make bench-heart           the same on four hospitals' heart-disease records (minutes; needs the records)"
+	@echo "make bench-secagg          masked sums beside Flower's SecAgg+ (an hour; ARGS=--quick: minutes; resumable)"
 	@echo "make bench-cifar10-paper   the paper's own setting on CIFAR-10 (needs a GPU and the data; resumable)"
 
 $(STAMP): pyproject.toml
@@ -53,6 +54,9 @@ bench-fmnist-dual: $(STAMP)
 
 bench-heart: $(STAMP)
 	$(BIN)/python benchmarks/heart.py
+
+bench-secagg: $(STAMP)
+	$(BIN)/python benchmarks/secagg.py $(ARGS)
 
 bench-cifar10-paper: $(STAMP)
 	$(BIN)/python benchmarks/compare.py cifar10-paper cifar10-paper-fedaf cifar10-paper-feddm cifar10-paper-fedavg
