@@ -21,6 +21,7 @@ from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.schema import Contribution
 from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.words import own_rows
 from fedsecure.simulation import Simulator, simulate
 from fedsecure.tensors import Tensors
 
@@ -169,6 +170,38 @@ def test_a_round_is_never_summed_twice() -> None:
     assert simulator._masks is not None
     with pytest.raises(SecAggError, match="ALREADY_RELEASED"):
         simulator._masks.add("round", 0, 1, simulator._contributions, bytes(32))
+
+
+class Kept(MaskedSums):
+    """Masked sums that keep each node's contribution."""
+
+    contributions: list[tuple[str, Mapping[str, Contribution]]]
+
+    def add(
+        self, exchange: str, round_: int, attempt: int, contributions: Mapping[str, Contribution], state: bytes
+    ) -> Aggregate:
+        self.contributions.append((exchange, dict(contributions)))
+        return super().add(exchange, round_, attempt, contributions, state)
+
+
+@every_method
+def test_what_is_said_to_lie_open_in_a_sum_does_and_nothing_else(method: dict[str, Any]) -> None:
+    """A sum hides nothing of a tensor in which no two nodes fill one element; the words name exactly those."""
+    p = plan(method)
+    built = build_method(p)
+    simulator = Simulator(p, built, data())
+    kept = Kept(p, built)
+    kept.contributions = []
+    simulator._masks = kept
+    next(simulator.rounds())
+    for exchange, contributions in kept.contributions:
+        streams = kept.streams(exchange)
+        said, found = set(own_rows(streams)), set()
+        for place in (place for stream in streams for place in stream.places):
+            filled = sum((c.summed[place.name] != 0).astype(int) for c in contributions.values())
+            if np.max(filled) == 1:
+                found.add(place.name)
+        assert found == said
 
 
 COMMAND = """
