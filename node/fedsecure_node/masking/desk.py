@@ -46,6 +46,14 @@ __all__ = ["LegDesk"]
 
 #: The legs after the first are short; what they take at most beside the bytes (seconds).
 LEGS_S = 300.0
+#: What is said once the coordinator took the answer to each leg.
+_TAKEN = (
+    "its keys for this session are advertised",
+    "its secrets are shared",
+    "its masked vectors are with the coordinator",
+    "it confirmed whose vectors are summed",
+    "its shares are with the coordinator",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +242,8 @@ class LegDesk:
             raise
         except FedSecureError as error:  # over at the coordinator, most often
             self.close(leg.plan_digest, f"the coordinator does not take the answer: {error}")
+        else:
+            self._say("leg", session.release, _TAKEN[leg.leg])
 
     def _abort(self, leg: pb.Leg, error: SecAggError, link: Link) -> None:
         """Leave a session, tell the operator why, and the coordinator by a code that says nothing of any record."""
