@@ -211,7 +211,7 @@ def shared_federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fede
         made.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def node_records() -> Callable[[int], Dataset]:
     return records
 
