@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -75,7 +74,7 @@ main()
 
 
 @pytest.fixture(scope="module")
-def five(shared_federation: Any, node_records: Any) -> Iterator[Any]:
+def five(shared_federation: Any, node_records: Any) -> Any:
     """Five nodes that agreed on a cohort; coordinator and nodes run, but for the victim."""
     f = shared_federation
     for number in (3, 4):
@@ -95,7 +94,7 @@ def five(shared_federation: Any, node_records: Any) -> Iterator[Any]:
     for node in NODES:
         if node != VICTIM:
             f.start(node)
-    yield f
+    return f
 
 
 class OfSurvivors(Simulator):
