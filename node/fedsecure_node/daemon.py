@@ -111,7 +111,7 @@ class NodeDaemon:
             with threads_needed("the work of a run"):
                 while not self._stop.is_set():
                     self._check()
-                    if not self._desks.legs.waiting():  # the other nodes of its cohort wait for this one
+                    if not self._desks.legs.is_under_way():  # the other nodes of its cohort wait for this one
                         self._desks.plans.tend(link)
                     if self._all_done():
                         return True

@@ -106,6 +106,10 @@ class LegDesk:
         going = [(s.until_ms, plan) for plan, s in self._open.items() if s.is_going_on and s.until_ms > now_ms()]
         return max(going)[1] if going else ""
 
+    def is_under_way(self) -> bool:
+        """Whether the next leg of a session comes within seconds, so that nothing slow is to be begun."""
+        return any(s.is_under_way and s.until_ms > now_ms() for s in self._open.values())
+
     def answer(self, leg: pb.Leg, link: Link) -> bool:
         """Answer one leg, or leave its session and tell the coordinator by a fixed code. Returns False while the policy
         cannot be read: nothing is answered. Raises ``PolicyError`` when the run is no longer allowed (the session is
@@ -278,8 +282,11 @@ class LegDesk:
         session.until_ms = min(config.deadline_ms - self._clock_ms, now_ms() + int(1000 * longest_s))
 
     def _expire(self) -> None:
+        active = self._store.runs.active() if self._open else []
         for plan, session in list(self._open.items()):
-            if session.is_going_on and session.machine.expire():
+            if plan not in active:
+                self.close(plan, "the node takes no further part in the run")
+            elif session.is_going_on and session.machine.expire():
                 self._say("session-left", session.release, "its session ends here: its deadline has passed")
                 del self._open[plan]
 

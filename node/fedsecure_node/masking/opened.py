@@ -32,6 +32,11 @@ class OpenSession:
         """Whether more legs are to come."""
         return self.machine.state not in (NodeState.RELEASED, NodeState.ABORTED)
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the next leg comes within seconds: from the second on, nobody computes meanwhile."""
+        return self.is_going_on and self.machine.state not in (NodeState.IDLE, NodeState.ADVERTISED)
+
     def known(self, leg: int, message: bytes) -> Answer | None:
         """The answer that was given to this very message before: the connection broke, or the coordinator restarted."""
         digest, answer = self._answers.get(leg, (b"", b""))

@@ -1,0 +1,88 @@
+"""What a node remembers of sessions: on the disk before a reply leaves, and there in the next process."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedsecure.errors import SecAggError
+from fedsecure_node.masking.memory import StoredMemory
+from fedsecure_node.store.sessionbook import Asked
+from fedsecure_node.store.store import Store
+
+RUN, OTHER = "a" * 64, "b" * 64
+T3 = bytes(range(32))
+
+
+@pytest.fixture
+def memory(node):
+    return StoredMemory(node.store.sessions)
+
+
+@pytest.fixture
+def anew(node):
+    """The memory as another process finds it, while this one has the store open: what is not committed is not there."""
+    opened = []
+
+    def open_again():
+        opened.append(Store(node.settings.store))
+        return StoredMemory(opened[-1].sessions)
+
+    yield open_again
+    for store in opened:
+        store.close()
+
+
+def test_every_write_is_synchronous(node):
+    assert node.store.database.row("PRAGMA synchronous")[0] == 2, "FULL: the log is synced before a commit returns"
+    assert node.store.database.row("PRAGMA journal_mode")[0] == "wal"
+
+
+def test_begun_again_and_then_forward(memory):
+    memory.begin(RUN, "update", 0)
+    memory.begin(RUN, "update", 0)
+    memory.begin(RUN, "update", 3)
+    memory.begin(RUN, "statistics", 0)
+    memory.begin(OTHER, "update", 0)
+
+
+def test_a_lower_round_is_refused_in_the_next_process_too(memory, anew):
+    memory.begin(RUN, "update", 3)
+    for each in (memory, anew()):
+        with pytest.raises(SecAggError, match="^REPLAYED: a session of update in round 2, after round 3"):
+            each.begin(RUN, "update", 2)
+
+
+def test_released_once_and_never_begun_again(memory, anew):
+    memory.begin(RUN, "update", 0)
+    memory.release(RUN, "update", 0, T3)
+    for each in (memory, anew()):
+        assert each.released(RUN, "update", 0) == T3
+        with pytest.raises(SecAggError, match="^ALREADY_RELEASED"):
+            each.begin(RUN, "update", 0)
+        for transcript in (T3, bytes(32)):
+            with pytest.raises(SecAggError, match="^ALREADY_RELEASED"):
+                each.release(RUN, "update", 0, transcript)
+        assert each.released(RUN, "update", 0) == T3, "the first one stays"
+        assert each.released(RUN, "update", 1) is None
+        assert each.released(OTHER, "update", 0) is None
+        each.begin(RUN, "update", 1)
+
+
+def test_released_without_having_begun_counts_all_the_same(memory):
+    memory.release(RUN, "update", 4, T3)
+    with pytest.raises(SecAggError, match="^ALREADY_RELEASED"):
+        memory.begin(RUN, "update", 4)
+    with pytest.raises(SecAggError, match="^REPLAYED"):
+        memory.begin(RUN, "update", 3)
+
+
+def test_what_was_asked_for_is_kept_until_it_is_asked_anew(node):
+    book, key = node.store.sessions, node.key("statistics")
+    assert book.asked(key) == Asked("", b"")
+    assert not book.is_masked(key.plan)
+    book.ask(key, Asked("c" * 64, T3))
+    assert book.asked(key) == Asked("c" * 64, T3)
+    assert book.asked(node.key("statistics", attempt=1)) == Asked("", b"")
+    assert book.is_masked(key.plan)
+    book.ask(key, Asked("", b""))
+    assert book.asked(key) == Asked("", b"")
