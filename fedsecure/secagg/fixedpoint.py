@@ -131,9 +131,12 @@ def quantise(
         raise ValueError(f"tensor {name}: {values.size} values do not go into {out.dtype}{list(out.shape)}")
     limit, scale = weighted_bound(bound, weight), 2.0**frac_bits
     flat, elements, clipped = values.reshape(-1), signed(out), 0
+    buffer = np.empty(min(BLOCK, flat.size))
     for start in range(0, flat.size, BLOCK):
-        block = flat[start : start + BLOCK].astype(np.float64)
-        if not max(block.max(), -block.min()) <= bound:  # NaN is never <=
+        part = flat[start : start + BLOCK]
+        block = buffer[: part.size]
+        block[:] = part
+        if not max(float(part.max()), -float(part.min())) <= bound:  # NaN is never <=
             clipped += _clip(block, bound, values, name)
         if weight != 1.0:
             block *= weight
