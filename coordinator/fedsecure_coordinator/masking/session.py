@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fedsecure.errors import FedSecureError, RemoteProtocolError, SecAggError, WireError
+from fedsecure.errors import FedSecureError, RemoteProtocolError, WireError
 from fedsecure.secagg.aborts import AbortCode, parse_abort
 from fedsecure.secagg.coordinator import SecAggCoordinator, Sums
 from fedsecure.secagg.manifest import CohortManifest
@@ -88,7 +88,8 @@ class Session:
     ) -> None:
         self.config, self.invited, self._attempt = config, tuple(sorted(invited)), attempt
         self.digest = config_digest(config.to_bytes()).hex()
-        self._machine = SecAggCoordinator(config, manifest, streams, self.invited, threads=threads)
+        machine = SecAggCoordinator(config, manifest, streams, self.invited, threads=threads)
+        self._held: SecAggCoordinator | None = machine
         self._times, self._buffers = times, buffers
         self._clock, self._left, self._wake = clock, left, wake
         self._turn = threading.Lock()  # whoever calls the machine
@@ -107,13 +108,23 @@ class Session:
         """Run all legs; ``closed`` hears of each. Raises ``SecAggError`` when it ends without a sum, ``SessionOver``
         when it was ended."""
         try:
-            while not self._machine.done:
+            machine = self._machine
+            while not machine.done:
                 leg, seconds = self._open()
                 self._wait(seconds)
                 closed(self._close(leg))
-            return self._machine.outcome
+            return machine.outcome
         finally:
             self.end()
+            with self._turn:
+                self._held = None  # its memory; what was taken is still known
+
+    @property
+    def _machine(self) -> SecAggCoordinator:
+        """Hold ``_turn``. Raises ``RemoteProtocolError`` when the session is over."""
+        if self._held is None:
+            raise RemoteProtocolError("this session is over", hint="ask for the next work")
+        return self._held
 
     def _open(self) -> tuple[int, float]:
         """Offer the leg to everybody who is to answer it."""
@@ -219,8 +230,8 @@ class Session:
                             return self.config.nbytes
             finally:
                 with self._turn:
-                    if self._uploads[node] == turn:
-                        self._machine.abandon_vectors(node)
+                    if self._uploads[node] == turn and self._held is not None:
+                        self._held.abandon_vectors(node)
         raise WireError("upload: it broke off", hint="begin it again")
 
     def _taken_part(self, node: str, message: pb.MaskedMessage) -> bool:
@@ -263,12 +274,16 @@ class Session:
 
     def _look(self) -> None:
         """Hold ``_turn``. Have the session's thread see who is still waited for; nobody, once too few are left."""
-        machine, config = self._machine, self.config
+        machine, config = self._held, self.config
+        if machine is None:
+            return
         waiting = frozenset(machine.waiting)
         answered = {node for node, leg in self._taken if leg == machine.leg}
         if machine.leg not in COUNTS_ANYWAY:
             answered -= set(machine.dropped)
         if len(answered | waiting) < (config.min_survivors if machine.leg == VECTORS else config.threshold):
+            for other in waiting:
+                machine.drop(other, "was not waited for, since too few others are left")
             waiting = frozenset()
         with self._news:
             if not self._over:

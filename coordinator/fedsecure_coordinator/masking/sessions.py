@@ -43,7 +43,7 @@ STORE_SECONDS, STORE_TRIES = 10.0, 60
 #: a node refuses keys that would live for more than a week.
 MAX_FIRST_SECONDS, MAX_SECONDS = 3 * 86_400.0, 6 * 86_400.0
 #: What ends a run when too many of its nodes helped to unmask a sum that never came about.
-SPENT = "too many nodes gave their shares already, and unmask no other sum of this exchange"
+SPENT = "too many nodes gave their unmasking shares already, and give none for another sum of this exchange"
 #: On shutdown: time for sessions to end; one may be in the middle of unmasking (seconds).
 END_SECONDS = 5.0
 #: Bytes of masked vectors in transit at once, unless the daemon knows better.
@@ -142,6 +142,7 @@ class Sessions:
 
     def _sum(self, task: Task) -> None:
         """Sessions until there is a sum. Raises ``SessionOver`` when it is not needed any more, ``StoreError``."""
+        reasons: list[str] = []
         for number in range(MAX_SESSIONS):
             try:
                 session = self._open(task, number)
@@ -152,15 +153,15 @@ class Sessions:
                 sums = session.drive(partial(self._closed, task, number))
                 self._store(task, sums)
             except SecAggError as error:
-                reason = str(error)
-                self._note(task, "session-failed", {"session": number, "reason": reason})
+                reasons.append(str(error))
+                self._note(task, "session-failed", {"session": number, "reason": reasons[-1]})
             else:
                 self._registry.take_up_again(task.run.digest)
                 return
             if len(session.invited) - len(session.spent) < session.config.threshold:
-                self._feed(task, UpdateFailed(f"{SPENT}; {reason}"))
+                self._feed(task, UpdateFailed(f"{reasons[0]}; {SPENT}"))
                 return
-        self._feed(task, AttemptFailed(f"{MAX_SESSIONS} sessions gave no sum, the last: {reason}"))
+        self._feed(task, AttemptFailed(f"{MAX_SESSIONS} sessions gave no sum, the last: {reasons[-1]}"))
 
     def _open(self, task: Task, number: int) -> Session:
         """The next session, known to polls. Raises ``SessionOver``."""
@@ -169,6 +170,7 @@ class Sessions:
         with registry.changed:
             if self._closing.is_set() or not self._goes_on(task):
                 raise SessionOver("the sum is not needed any more")
+            self._sessions = {d: s for d, s in self._sessions.items() if registry.run(d) is not None}
             state = run.machine.state
             invited = tuple(node for node in task.action.contributors if node not in state.left)
             nbytes = sum(stream.spec.nbytes for stream in task.streams)

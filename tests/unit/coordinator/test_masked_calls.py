@@ -87,7 +87,7 @@ def test_an_upload_that_broke_off_begins_again(in_leg):
     with pytest.raises(WireError, match="it broke off"):
         run.calls.upload(header, iter([pb.MaskedMessage(chunk=chunks[0])]), lambda: False)
     session = run.office.sessions.session(run.digest, due.config_digest, "a")
-    assert session._machine._uploads == {}  # its buffer is free again
+    assert session._held._uploads == {}  # its buffer is free again
     run.deliver("a", due, "masked", made)
     assert finish(run)["survivors"] == list("abcd")
 
