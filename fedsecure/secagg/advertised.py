@@ -12,8 +12,12 @@ from fedsecure.secagg.messages import ADVERTISE, Advertisement, open_signed, par
 __all__ = ["check_distinct", "open_advertisement"]
 
 
-def open_advertisement(data: bytes, manifest: CohortManifest, config_digest: bytes) -> tuple[Advertisement, bytes]:
+def open_advertisement(
+    data: bytes, manifest: CohortManifest, config_digest: bytes, cohort_digest: bytes
+) -> tuple[Advertisement, bytes]:
     """What stands in a ``Signed{Advertise}``, and its payload as it was signed, which T1 is made of.
+
+    ``cohort_digest``: that of ``manifest``, which takes long to ask for 64 times.
 
     Raises ``SecAggError``: BAD_SIGNATURE, BAD_KEY for keys signed in another node's name, BAD_TRANSCRIPT for keys of
     another configuration or cohort.
@@ -22,7 +26,7 @@ def open_advertisement(data: bytes, manifest: CohortManifest, config_digest: byt
     found = parse_advertise(payload)
     if found.node != signer:
         raise fault("BAD_KEY", f"{signer} signed keys for {found.node}")
-    if (found.config_digest, found.cohort_digest) != (config_digest, manifest.digest):
+    if (found.config_digest, found.cohort_digest) != (config_digest, cohort_digest):
         raise fault("BAD_TRANSCRIPT", f"{signer} advertised keys for another configuration or cohort")
     return found, payload
 

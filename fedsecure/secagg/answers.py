@@ -33,6 +33,7 @@ class Answers:
 
     def __init__(self, config: SessionConfig, manifest: CohortManifest) -> None:
         self._manifest, self._streams = manifest, len(config.streams)
+        self._cohort_digest = config.cohort_digest
         self.config_bytes = config.to_bytes()
         self.config_digest = config_digest(self.config_bytes)
         #: By leg: node -> SHA-256 of its answer.
@@ -80,7 +81,7 @@ class Answers:
         """U1 is ``nodes``: sets T1, returns what each signed."""
         self.advertised = {node: self.advertised[node] for node in nodes}
         payloads = {node: self._payloads[node] for node in self.advertised}
-        self.transcript1 = keys_transcript(self.config_digest, self._manifest.digest, payloads)
+        self.transcript1 = keys_transcript(self.config_digest, self._cohort_digest, payloads)
         return [self._signed[node] for node in self.advertised]
 
     def set_shared(self, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -114,7 +115,7 @@ class Answers:
         return payload
 
     def _advertise(self, node: str, data: bytes) -> None:
-        found, payload = open_advertisement(data, self._manifest, self.config_digest)
+        found, payload = open_advertisement(data, self._manifest, self.config_digest, self._cohort_digest)
         if found.node != node:
             raise fault("BAD_SIGNATURE", f"{node} sent what {found.node} signed")
         for key in (found.share_pk, found.mask_pk):

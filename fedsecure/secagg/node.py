@@ -152,7 +152,7 @@ class SecAggNode:
             self._memory.begin(due.experiment, due.purpose, due.round)
             self._keys = NodeKeys(due.node, due.manifest)
             self._config_digest = config_digest(config)
-            payload = self._keys.advertise(self._config_digest, due.manifest.digest).to_bytes()
+            payload = self._keys.advertise(self._config_digest, self._config.cohort_digest).to_bytes()
             self._advertised = self._sign(ADVERTISE, payload)
         return self._advertised
 
@@ -162,12 +162,13 @@ class SecAggNode:
             signed = parse_key_list(key_list)
             if self._advertised not in signed:
                 raise fault("BAD_TRANSCRIPT", "the list of keys lacks what this node advertised")
-            opened = [open_advertisement(data, self._due.manifest, self._config_digest) for data in signed]
+            manifest, cohort = self._due.manifest, self._settled().cohort_digest
+            opened = [open_advertisement(data, manifest, self._config_digest, cohort) for data in signed]
             check_nodes((found.node for found, _ in opened), "the list of keys", "BAD_KEY")
             check_distinct(found for found, _ in opened)
             self._require(len(opened), "advertised keys")
             payloads = {found.node: payload for found, payload in opened}
-            self._transcript1 = keys_transcript(self._config_digest, self._due.manifest.digest, payloads)
+            self._transcript1 = keys_transcript(self._config_digest, cohort, payloads)
             self._peers = {found.node: found for found, _ in opened if found.node != self._due.node}
             sealed = self._secrets().seal(self._transcript1, self._peers)
         return encrypted_shares(self._transcript1, sealed)
