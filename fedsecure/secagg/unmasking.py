@@ -48,15 +48,14 @@ def unmask(masked: MaskedSum, *, threads: int = 1) -> tuple[str, ...]:
     ``SecAggError``: BAD_SHARE or TOO_FEW_SHARES when a secret cannot be rebuilt (the totals are then still masked),
     BAD_SUM as ``check_range``.
     """
-    findings: list[str] = []
+    shares = _Shares(masked)
     seeds: dict[str, bytearray] = {}
     shared: dict[tuple[str, str], bytearray] = {}
     try:
         for owner in masked.survivors:
-            commitment = masked.advertised[owner].seed_commit
-            seeds[owner] = _rebuild(masked, owner, _is_seed_of(commitment), findings)
+            seeds[owner] = shares.rebuild(owner, _is_seed_of(masked.advertised[owner].seed_commit))
         for owner in masked.dropped:
-            shared |= _pair_secrets(masked, owner, findings)
+            shared |= _pair_secrets(masked, owner, shares)
         for spec, total in zip(masked.specs, masked.totals, strict=True):
             masks = masks_to_remove(seeds, shared, masked.transcript1, spec)
             try:
@@ -67,7 +66,7 @@ def unmask(masked: MaskedSum, *, threads: int = 1) -> tuple[str, ...]:
         wipe(*seeds.values(), *shared.values())
     for spec, total in zip(masked.specs, masked.totals, strict=True):
         check_range(spec, total, contributors=len(masked.survivors), nodes=len(masked.manifest.nodes))
-    return tuple(findings)
+    return tuple(shares.findings)
 
 
 def check_range(spec: StreamSpec, total: Array, *, contributors: int, nodes: int) -> None:
@@ -83,29 +82,47 @@ def check_range(spec: StreamSpec, total: Array, *, contributors: int, nodes: int
         )
 
 
-def _pair_secrets(masked: MaskedSum, dropped: str, findings: list[str]) -> dict[tuple[str, str], bytearray]:
+class _Shares:
+    """The shares that the holders gave, and what did not fit among them."""
+
+    def __init__(self, masked: MaskedSum) -> None:
+        self._masked = masked
+        self._holders = {masked.manifest.index(holder): holder for holder in masked.answers}
+        #: Holders of a share that did not fit: tried last from then on, so that many wrong shares cost little time.
+        self._doubtful: set[int] = set()
+        #: In words, of each owner whose shares were looked at.
+        self.findings: list[str] = []
+
+    def rebuild(self, owner: str, accept: Callable[[bytearray], bool]) -> bytearray:
+        """The secret of ``owner`` that ``accept`` knows; the caller wipes it. Raises as ``unmask``."""
+        shares = {index: self._masked.answers[holder][owner].value for index, holder in self._holders.items()}
+        sound = {index: share for index, share in shares.items() if index not in self._doubtful}
+        threshold = self._masked.manifest.threshold.required
+        try:
+            found = recover_secret(sound, threshold, owner, accept)
+        except SecAggError:
+            if not self._doubtful:
+                raise
+            found = recover_secret(shares, threshold, owner, accept)
+        for index in found.inconsistent:
+            self._doubtful.add(index)
+            holder = self._holders[index]
+            self.findings.append(
+                f"the share of {owner} held by {holder} does not fit the others: {holder} changed it, "
+                f"or {owner} dealt it"
+            )
+        return found.secret
+
+
+def _pair_secrets(masked: MaskedSum, dropped: str, shares: _Shares) -> dict[tuple[str, str], bytearray]:
     """(survivor, dropped) -> X25519 of their mask keys, from the private mask key of ``dropped``."""
-    secret = _rebuild(masked, dropped, _is_key_of(masked.advertised[dropped].mask_pk), findings)
+    secret = shares.rebuild(dropped, _is_key_of(masked.advertised[dropped].mask_pk))
     key = AgreementKey(secret)
     wipe(secret)
     try:
         return {(node, dropped): key.exchange(masked.advertised[node].mask_pk, node) for node in masked.survivors}
     finally:
         key.wipe()
-
-
-def _rebuild(masked: MaskedSum, owner: str, accept: Callable[[bytearray], bool], findings: list[str]) -> bytearray:
-    """The secret of ``owner`` that ``accept`` knows, from what the holders gave; shares that do not fit are noted."""
-    manifest = masked.manifest
-    holders = {manifest.index(holder): holder for holder in masked.answers}
-    shares = {index: masked.answers[holder][owner].value for index, holder in holders.items()}
-    found = recover_secret(shares, manifest.threshold.required, owner, accept)
-    findings.extend(
-        f"the share of {owner} held by {holders[index]} does not fit the others: "
-        f"{holders[index]} changed it, or {owner} dealt it"
-        for index in found.inconsistent
-    )
-    return found.secret
 
 
 def _is_seed_of(commitment: bytes) -> Callable[[bytearray], bool]:

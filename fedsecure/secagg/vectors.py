@@ -123,4 +123,4 @@ class Upload:
                 f"BAD_VECTOR: the vectors of {self._node} do not have the digests that it signed",
                 hint="they were changed on the way",
             )
-        return self._buffers
+        return [buffer.astype(ring_dtype(8 * buffer.itemsize), copy=False) for buffer in self._buffers]

@@ -12,6 +12,7 @@ import pytest
 from rehearsal import NOW, STREAMS, Rehearsal, answer_leg, cohort_of, make_stream, run, run_to, signed_sums
 
 from fedsecure.errors import ConfigError, LocalProtocolError, RemoteProtocolError, SecAggError
+from fedsecure.secagg import unmasking
 from fedsecure.secagg.coordinator import SecAggCoordinator
 from fedsecure.secagg.messages import (
     CHUNK_BYTES,
@@ -221,10 +222,10 @@ def test_memory_is_one_total_and_one_buffer_per_upload():
     assert not coordinator.outcome.vectors[stream.spec.name].any()
 
 
-def change_share(coordinator, nodes, holder, owner):
+def change_share(coordinator, nodes, holder, owner, by=1):
     """The answer of ``holder`` to leg 4 with its share of ``owner`` changed."""
     transcript3, items = parse_unmask_shares(nodes[holder].unmask(coordinator.message(holder)))
-    value = (int.from_bytes(items[owner].value, "big") ^ 1).to_bytes(33, "big")
+    value = (int.from_bytes(items[owner].value, "big") ^ by).to_bytes(33, "big")
     return unmask_shares(transcript3, items | {owner: OwnerShare(items[owner].kind, value)})
 
 
@@ -251,10 +252,44 @@ def test_a_wrong_share_of_a_private_key_is_found():
     assert "the share of n05 held by n00" in coordinator.outcome.findings[0]
 
 
+def test_holders_of_wrong_shares_are_tried_last(monkeypatch):
+    """Two of ten give nothing but wrong shares: found out at the first owner, passed over at the others."""
+    rehearsal, given = Rehearsal(10), []
+    coordinator, nodes = rehearsal.coordinator(), rehearsal.nodes()
+    run_to(coordinator, nodes, 4)
+    for name in ("n00", "n01"):
+        transcript3, items = parse_unmask_shares(nodes[name].unmask(coordinator.message(name)))
+        wrong = {owner: OwnerShare(share.kind, bytes(33)) for owner, share in items.items()}
+        coordinator.receive(name, 4, unmask_shares(transcript3, wrong))
+    recover = unmasking.recover_secret
+    monkeypatch.setattr(
+        unmasking, "recover_secret", lambda shares, *a: given.append(len(shares)) or recover(shares, *a)
+    )
+    run(coordinator, nodes)
+    assert signed_sums(coordinator.outcome) == rehearsal.plain_sum(rehearsal.names)
+    assert given == [10] + 9 * [8]
+    assert [finding[:31] for finding in coordinator.outcome.findings] == [
+        "the share of n00 held by n00 do",
+        "the share of n00 held by n01 do",
+    ]
+
+
+def test_an_owner_whose_sound_shares_are_too_few_is_rebuilt_from_all():
+    """n00 dealt n01 a wrong share; when n04 then gives a wrong one of n02, that of n01 is needed and right."""
+    rehearsal = Rehearsal(5)
+    coordinator, nodes = rehearsal.coordinator(), rehearsal.nodes()
+    run_to(coordinator, nodes, 4)
+    coordinator.receive("n01", 4, change_share(coordinator, nodes, "n01", "n00"))
+    coordinator.receive("n04", 4, change_share(coordinator, nodes, "n04", "n02"))
+    run(coordinator, nodes)
+    assert signed_sums(coordinator.outcome) == rehearsal.plain_sum(rehearsal.names)
+    assert len(coordinator.outcome.findings) == 2
+
+
 def test_too_many_wrong_shares_end_the_session_and_blame_nobody(rehearsal):
     coordinator, nodes = stopped_at(rehearsal, 4)
-    for name in ("n00", "n01"):
-        coordinator.receive(name, 4, change_share(coordinator, nodes, name, "n03"))
+    for name, by in (("n00", 1), ("n01", 2)):  # by as much, they would make up for one another in 1, 2, 4 and 5
+        coordinator.receive(name, 4, change_share(coordinator, nodes, name, "n03", by))
     run(coordinator, nodes)
     assert str(coordinator.failure).startswith("BAD_SHARE: 5 shares of n03")
     assert coordinator.dropped == {}
