@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -141,11 +142,10 @@ def state_now(f: Any, plan: Plan) -> Tensors:
     return Tensors.from_bytes(BlobStore(settings.store / "blobs", reading=True).get(row.server))
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_node_is_killed(five: Any, node_records: Any, routed: Any, stage: str) -> None:
-    f = five
-    plan = f.plan(
-        stage.replace(" ", "-").lower(),
+def killed_at(f: Any, name: str, stage: str, routed: Any) -> Plan:
+    """A run of two rounds whose second session waits for the victim, which died at ``stage``."""
+    plan: Plan = f.plan(
+        name,
         {"name": "fedspm", **routed},
         secagg="required",
         cohort={"min_nodes": 4, "nodes": list(NODES)},
@@ -154,14 +154,24 @@ def test_a_node_is_killed(five: Any, node_records: Any, routed: Any, stage: str)
     f.submit(plan)
     start_victim(f, stage)
     assert f.wait(lambda: f.processes[VICTIM].poll() is not None, 200)
-    assert f.processes.pop(VICTIM).returncode == -9
+    assert f.processes.pop(VICTIM).returncode == -signal.SIGKILL
     view = f.status(plan)
-    assert (view["state"], view["round"], view["exchange"]) == ("AGGREGATING", 2, plan_exchange(plan))
+    assert (view["state"], view["round"], view["exchange"]) == ("AGGREGATING", 2, build_method(plan).exchanges[-1])
+    return plan
+
+
+def survivors_of(view: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [tuple(entry["masked"][0]["survivors"]) for entry in view["history"]]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_node_is_killed(five: Any, node_records: Any, routed: Any, stage: str) -> None:
+    f = five
+    plan = killed_at(f, stage.replace(" ", "-").lower(), stage, routed)
     first = state_now(f, plan)
     view = f.finish(plan, seconds=240)
     survivors = tuple(n for n in NODES if n != VICTIM or STAGES[stage])
-    sums = [entry["masked"][0] for entry in view["history"]]
-    assert [tuple(s["survivors"]) for s in sums] == [NODES, survivors]
+    assert survivors_of(view) == [NODES, survivors]
     data = {node: node_records(number) for number, node in enumerate(NODES)}
     reference = OfSurvivors(plan, data, first, survivors)
     for _ in reference.rounds():
@@ -172,5 +182,20 @@ def test_a_node_is_killed(five: Any, node_records: Any, routed: Any, stage: str)
     assert "the coordinator may read the sum" in f.log(NODES[0])
 
 
-def plan_exchange(plan: Plan) -> str:
-    return build_method(plan).exchanges[-1]
+def test_the_coordinator_and_a_node_are_killed_and_both_come_back(five: Any, node_records: Any, routed: Any) -> None:
+    f = five
+    before = {node: f.ask("node", "verify-log", "--dir", f.root / node)["releases"] for node in NODES}
+    plan = killed_at(f, "both", "after shares", routed)
+    f.stop("coordinator", signal.SIGKILL)
+    f.start("coordinator")
+    f.start(VICTIM)
+    first = state_now(f, plan)
+    view = f.finish(plan, seconds=240)
+    assert survivors_of(view) == [NODES, NODES]
+    reference = OfSurvivors(plan, {node: node_records(n) for n, node in enumerate(NODES)}, first, NODES)
+    for _ in reference.rounds():
+        pass
+    assert_near(state_now(f, plan), reference.server)
+    f.stop(VICTIM)
+    for node in NODES:  # a new session over the same contributions: nobody computed or released again
+        assert f.ask("node", "verify-log", "--dir", f.root / node)["releases"] == before[node] + 2
