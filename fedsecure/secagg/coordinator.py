@@ -10,7 +10,7 @@ leg  message to             answer                            who is left when i
 4    those who confirmed    UnmaskShares                      those who answered; then the sum is unmasked
 ===  =====================  ================================  =======================================================
 
-``advance`` closes a leg; with fewer than t left (in leg 2: fewer than ``min_survivors``) the session is over with
+``advance`` closes a leg; with fewer than t left (until leg 2: fewer than ``min_survivors``) the session is over with
 TOO_FEW_NODES. A node that answers what it may not is out, with the reason, and the others go on. Out after its vector
 was complete, it still counts in the sum. There is no way back, and no vector of one node: an upload is one buffer until
 it is complete, then part of the total.
@@ -199,13 +199,13 @@ class SecAggCoordinator:
 
     def _keys(self) -> None:
         """U1: everybody's keys to everybody."""
-        self._close()
+        self._close(least=self._config.min_survivors)
         message = key_list(self._answers.set_keys(self._eligible))
         self._message = lambda _: message
 
     def _shares(self) -> None:
         """U2: to each the shares that the others sealed for it."""
-        self._close()
+        self._close(least=self._config.min_survivors)
         shared = self._answers.set_shared(self._eligible)
         self._message = lambda node: inbox(self._answers.sealed_for(node), shared)
 

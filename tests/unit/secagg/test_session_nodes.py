@@ -168,6 +168,15 @@ def test_a_configuration_is_held_to_what_is_due(rehearsal, field, value, code):
     assert rehearsal.memories["n00"]._highest == {}, "nothing was begun"
 
 
+@pytest.mark.parametrize("leg", range(5))
+def test_below_a_higher_floor_of_survivors_nobody_goes_on(rehearsal, leg):
+    """Until the vectors are there, fewer than ``min_survivors`` end it at once; after that t are enough."""
+    coordinator = rehearsal.coordinator(rehearsal.config(min_survivors=4))
+    run(coordinator, rehearsal.nodes(), {"n03": leg})
+    assert coordinator.leg == (leg if leg < 3 else 4)
+    assert (coordinator.failure is None) == (leg > 2)
+
+
 def test_a_higher_floor_of_survivors_is_kept(rehearsal):
     coordinator = rehearsal.coordinator(rehearsal.config(min_survivors=4))
     nodes = rehearsal.nodes()
