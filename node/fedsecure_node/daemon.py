@@ -99,9 +99,11 @@ class NodeDaemon:
                 break
 
     def _check(self) -> None:
-        """Raise ``StoreError`` when the store vanished, and what ended the thread that answers queries."""
+        """Raise ``StoreError`` when the store vanished, and what ended the thread that answers queries. Sessions of
+        masked sums that are over end here as well."""
         self._desks.store.check_there()
         self._desks.queries.check()
+        self._desks.legs.expire()
 
     def _serve(self, link: Link, backoff: Backoff) -> bool:
         """Serve over one connection. True when all is done, False when the connection broke."""

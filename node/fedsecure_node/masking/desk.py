@@ -102,7 +102,6 @@ class LegDesk:
     def waiting(self) -> str:
         """Digest of the plan whose session goes on and waits for its next leg, or ``""``: until its deadline the node
         asks for no other work, since the other nodes of the cohort wait for its answer."""
-        self._expire()
         going = [(s.until_ms, plan) for plan, s in self._open.items() if s.is_going_on and s.until_ms > now_ms()]
         return max(going)[1] if going else ""
 
@@ -132,6 +131,16 @@ class LegDesk:
             raise
         self._send(leg, session, answer, link)
         return True
+
+    def expire(self) -> None:
+        """End the sessions whose deadline has passed, or whose run the node left. To be called now and then."""
+        active = self._store.runs.active() if self._open else []
+        for plan, session in list(self._open.items()):
+            if plan not in active:
+                self.close(plan, "the node takes no further part in the run")
+            elif session.is_going_on and session.machine.expire():
+                self._say("session-left", session.release, "its session ends here: its deadline has passed")
+                del self._open[plan]
 
     def close(self, plan: str, why: str) -> None:
         """End the session of a run, if one is open: its keys are overwritten."""
@@ -280,15 +289,6 @@ class LegDesk:
         assert config is not None, "the configuration was accepted"
         longest_s = plan.deadlines.exchange + LEGS_S + config.nbytes / SLOWEST_LINE
         session.until_ms = min(config.deadline_ms - self._clock_ms, now_ms() + int(1000 * longest_s))
-
-    def _expire(self) -> None:
-        active = self._store.runs.active() if self._open else []
-        for plan, session in list(self._open.items()):
-            if plan not in active:
-                self.close(plan, "the node takes no further part in the run")
-            elif session.is_going_on and session.machine.expire():
-                self._say("session-left", session.release, "its session ends here: its deadline has passed")
-                del self._open[plan]
 
     def _say(self, event: str, release: Release, text: str) -> None:
         self._reporter.say(event, f"release {release.number}: {text}", release=release.number, plan=release.key.plan)

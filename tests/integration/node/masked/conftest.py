@@ -77,6 +77,8 @@ class Session:
         self.mutate: Callable[[int, bytes], bytes] = lambda leg, message: message
         #: Legs whose answer by the node is not taken in, so that it is asked again.
         self.forgets: set[int] = set()
+        #: While it is set, no leg closes.
+        self.held = False
         self.deadline_ms = changes.pop("deadline_ms", time.time_ns() // 1_000_000 + 120_000)
         fields: dict[str, Any] = {
             "experiment": plan.digest(), "round": work.round, "purpose": work.exchange, "attempt": number,
@@ -120,7 +122,7 @@ class Session:
     def pump(self) -> None:
         """Have the peers answer, and go on to the next leg as long as nobody else is waited for."""
         with self.turn:
-            while not self.machine.done and OWN not in self._peers_answer():
+            while not (self.held or self.machine.done) and OWN not in self._peers_answer():
                 try:
                     self.machine.advance()
                 except FedSecureError as error:

@@ -1,0 +1,91 @@
+"""A node whose session is open and waits: what ends it, and what the node does meanwhile."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fedsecure.cli import run as command
+from fedsecure.secagg.aborts import AbortCode
+
+READY = ["release", "sending", "acknowledged"]
+
+
+def kinds(site):
+    return [r.kind for r in site.records()]
+
+
+@pytest.fixture
+def waits(site, script, cohort, session_of):
+    """waits(plan): the node answered leg 0 of a session whose other nodes are busy; the node and the session."""
+
+    def begin(plan, **changes):
+        def make(plan, work):
+            session = session_of(cohort, plan, work, **changes)
+            session.held = True
+            return session
+
+        script.sums.make = make
+        script.offer(plan)
+        script.sums.ask(plan)
+        node = site.start()
+        session = node.until(lambda: script.sums.session)
+        node.until(lambda: session.answers)
+        return node, session
+
+    return begin
+
+
+def test_a_plan_that_is_refused_meanwhile(site, script, masked_plan, waits):
+    node, session = waits(plan := masked_plan())
+    assert command(["node", "refuse-plan", plan.digest(), "--reason", "no more", "--dir", str(site.folder)]) == 0
+    node.until(lambda: script.refusals)
+    node.until(lambda: "the node takes no further part in the run" in node.text)
+    session.held = False
+    session.pump()
+    node.end()
+    assert node.error is None, node.text
+    assert [leg for leg, _ in session.answers] == [0]
+    assert kinds(site) == READY
+
+
+def test_a_deadline_that_passes_and_the_session_after_it(site, script, cohort, masked_plan, waits, session_of):
+    plan = masked_plan()
+    soon = time.time_ns() // 1_000_000 + 12_000
+    node, session = waits(plan, deadline_ms=soon)
+    node.until(lambda: "its deadline has passed" in node.text)
+    assert [leg for leg, _ in session.answers] == [0]
+    script.sums.sessions.append(session_of(cohort, plan, session.work, 1))
+    node.until(lambda: script.sums.session.sums)
+    node.end()
+    assert kinds(site) == [*READY, "masked", "unmasked"]
+
+
+def test_another_session_takes_its_place(site, script, cohort, masked_plan, waits, session_of):
+    plan = masked_plan()
+    node, session = waits(plan)
+    script.sums.sessions.append(session_of(cohort, plan, session.work, 1))
+    node.until(lambda: script.sums.session.sums)
+    script.sums.sessions.append(session)  # the old one again
+    session.held = False
+    session.pump()
+    node.until(lambda: session.aborted)
+    node.end()
+    assert session.aborted.code is AbortCode.UNSPECIFIED
+    assert [leg for leg, _ in session.answers] == [0]
+    assert "the coordinator opened another" in node.text
+
+
+def test_a_manifest_that_was_replaced_after_the_contribution(site, script, cohort, masked_plan, session_of):
+    """The sum is for the cohort in the log's record; a new version counts from the next exchange on."""
+    plan = masked_plan()
+    script.sums.make = lambda plan, work: cohort.pin(cohort.signed(2)) or session_of(cohort, plan, work)
+    script.offer(plan)
+    script.sums.ask(plan)
+    node = site.start()
+    node.until(lambda: script.sums.session and script.sums.session.aborted)
+    node.end()
+    assert script.sums.session.aborted.code is AbortCode.BAD_COHORT
+    assert "pinned is version 2" in node.text
+    assert kinds(site) == READY
