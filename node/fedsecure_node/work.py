@@ -203,7 +203,9 @@ class ExchangeDesk:
     def _release(self, task: _Task, finished: Finished, link: Link) -> Outcome:
         """Check the stored bytes once more, against the policy and the approval as they are now: computing takes its
         time. Then log them, and send them unless they are held."""
-        task = replace(task, policy=self.allowed(task.plan, task.key.plan))
+        policy = self.allowed(task.plan, task.key.plan)
+        terms = self._terms.check(task.plan, task.method, task.key, task.work, policy.policy)
+        task = replace(task, policy=policy, terms=terms)
         data = self._records(task)
         payload = self._store.runs.payload(finished)
         contribution = self._gate.check(task.plan, task.method, task.key, payload, data.counts(), task.policy.policy)

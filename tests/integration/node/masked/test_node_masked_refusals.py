@@ -11,6 +11,8 @@ from fedsecure.cli import run as command
 from fedsecure.secagg.aborts import AbortCode
 from fedsecure.secagg.messages import parse_survivors, survivors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.plans.localdata import LocalData
+from fedsecure_node.settings import load_settings
 
 READY = ["release", "sending", "acknowledged"]
 
@@ -64,6 +66,28 @@ def test_a_plain_sum_where_the_policy_requires_masks(site, script, cohort, maske
     script.offer(plan := masked_plan(secagg="optional"))
     script.sums.ask(plan, cohort="")
     left_before_anything_was_computed(site, script, "rule release.masks", "release.masks: the coordinator asks")
+
+
+def test_a_policy_that_requires_masks_while_a_plain_sum_is_computed(site, script, cohort, masked_plan):
+    """At the first of the two looks at the records it did not yet; the sum is computed, and stays here."""
+    settings = load_settings(site.folder)
+    records, looks = LocalData(settings.data, lambda lines: None), []
+
+    def load(plan):
+        looks.append(plan)
+        if len(looks) == 2:  # the first one is that of the join
+            site.policy(hold='false\nmasks = "required"')
+        return records(plan)
+
+    script.offer(plan := masked_plan(secagg="optional"))
+    script.sums.ask(plan, cohort="")
+    node = site.start(load_data=load)
+    node.until(lambda: script.refusals)
+    node.end()
+    assert "rule release.masks" in script.refusals[0][1]
+    assert "computing" in node.text
+    assert kinds(site) == []
+    assert not script.partial
 
 
 def test_a_run_that_was_masked_cannot_be_talked_down(site, script, cohort, masked_plan):
