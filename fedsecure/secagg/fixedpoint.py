@@ -1,8 +1,8 @@
 """Fixed point in the rings Z/2^32 and Z/2^64: what a masked sum is made of, and when it is exact.
 
 A value v travels as q = rint(v * 2^f), two's complement in R bits. The product of a float32 and a power of two is exact
-in float64, and rint rounds ties to even (IEEE 754-2019, 5.3.1), so every platform gives the same bits. The sum S of the
-q_i of n nodes, read as a signed integer, is their sum in the integers when
+in float32 and float64, and rint rounds ties to even (IEEE 754-2019, 5.3.1), so every platform gives the same bits. The
+sum S of the q_i of n nodes, read as a signed integer, is their sum in the integers when
 
     W * B * 2^f + n/2 < 2^(R-1),
 
@@ -37,7 +37,7 @@ __all__ = [
 
 #: R, the ring sizes there are (bits).
 RING_BITS = (32, 64)
-#: Values that are converted at once: float64 copies stay in the cache and never grow with the vector.
+#: Values that are converted at once: copies stay in the cache and never grow with the vector.
 BLOCK = 2**16
 #: A weight or a sum of weights, taken exactly.
 Weight = int | float | Fraction
@@ -131,12 +131,15 @@ def quantise(
         raise ValueError(f"tensor {name}: {values.size} values do not go into {out.dtype}{list(out.shape)}")
     limit, scale = weighted_bound(bound, weight), 2.0**frac_bits
     flat, elements, clipped = values.reshape(-1), signed(out), 0
-    buffer = np.empty(min(BLOCK, flat.size))
+    narrow = flat.dtype == np.float32 and weight == 1.0  # then every step below is exact in float32 as well
+    buffer = np.empty(min(BLOCK, flat.size), np.float32 if narrow else np.float64)
     for start in range(0, flat.size, BLOCK):
         part = flat[start : start + BLOCK]
         block = buffer[: part.size]
-        block[:] = part
-        if not max(float(part.max()), -float(part.min())) <= bound:  # NaN is never <=
+        if max(float(part.max()), -float(part.min())) <= bound:  # NaN is never <=
+            block[:] = part
+        else:
+            block = part.astype(np.float64)
             clipped += _clip(block, bound, values, name)
         if weight != 1.0:
             block *= weight
