@@ -155,14 +155,14 @@ def plot(results: Sequence[Result], path: Path) -> None:
     most = {r["cell"]["nodes"]: r for r in results if r["cell"]["elements"] == common}  # the last drops most
     at_ten = [r for r in whole if r["cell"]["nodes"] == 10]
     at_common = [r for r in whole if r["cell"]["elements"] == common]
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.8))
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4.2))
     _panel(axes[0], at_ten, "elements", node, "One node's masking, 10 nodes", "values")
     _panel(axes[1], at_common, "nodes", node, f"One node's masking, {common:,} values", "nodes")
-    _panel(axes[2], at_common, "nodes", centre, f"Coordinator, {common:,} values (dashed: N - t drop)", "nodes")
+    _panel(axes[2], at_common, "nodes", centre, f"Coordinator, {common:,} values", "nodes (dashed: N - t drop out)")
     _lines(axes[2], [most[n] for n in sorted(most)], "nodes", centre, dashed=True)
     axes[0].set_ylabel("processor time (ms)")
-    axes[0].legend(frameon=False)
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=4, frameon=False)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 

@@ -135,7 +135,7 @@ def quantise(
     buffer = np.empty(min(BLOCK, flat.size), np.float32 if narrow else np.float64)
     for start in range(0, flat.size, BLOCK):
         part = flat[start : start + BLOCK]
-        block = buffer[: part.size]
+        block: Array = buffer[: part.size]
         if max(float(part.max()), -float(part.min())) <= bound:  # NaN is never <=
             block[:] = part
         else:
