@@ -53,6 +53,7 @@ class Puppet:
         self.config = self.t1 = self.t3 = b""
         self.u1: dict[str, Any] = {}
         self.u2: tuple[str, ...] = ()
+        self.u3: tuple[str, ...] = ()
 
     def answer(self, leg: int, message: bytes) -> Any:
         return (self.advertise, self.deal, self.upload, self.confirm, self.unmask)[leg](message)
@@ -113,6 +114,7 @@ class Puppet:
 
     def confirm(self, survivors: bytes) -> bytes:
         self.t3 = read_survivors(self.t1, self.u2, survivors)
+        self.u3 = tuple(pb.Survivors.FromString(survivors).u3)
         return self.sign_t3(self.t3)
 
     def sign_t3(self, t3: bytes) -> bytes:
@@ -120,10 +122,10 @@ class Puppet:
         return signed(self.identity, "consistency", payload, self.name)
 
     def unmask(self, _consistency: bytes, u3: Iterable[str] = ()) -> bytes:
-        """Its shares: seeds of ``u3`` (whatever it was shown: of everybody of U2), private keys of the others."""
-        survivors = set(u3) or set(self.u2)
+        """Its shares: seeds of ``u3``, or of the list it confirmed last, and private keys of the others."""
+        survivors = set(u3 or self.u3)
         out = pb.UnmaskShares(transcript3=self.t3)
-        for owner in sorted(self.held):
+        for owner in sorted(set(self.held) & set(self.u2)):
             pair = self.held[owner]
             if owner in survivors:
                 out.item.add(owner=owner, self_seed=pair.seed_share)
