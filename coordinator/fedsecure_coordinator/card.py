@@ -10,6 +10,7 @@ from fedsecure import __version__
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
 from fedsecure.plan.task import ImageTask
+from fedsecure.secagg.threshold import Threshold
 from fedsecure.tensors import Tensors
 from fedsecure.text import printable
 
@@ -119,6 +120,7 @@ def _facts(plan: Plan, view: dict[str, Any], model: Tensors, guarantee: str) -> 
         "Submitted": view["submitted"],
         "Ended": view["ended"] or "-",
         "Guarantee": guarantee,
+        **_sums(view),
         "Model": f"{_settings(plan.model.model_dump(mode='json', exclude_none=True))}; "
         f"{sum(a.size for a in model.values()):,} parameters, {model.nbytes:,} bytes",
         "Records": _scaling(plan),
@@ -126,6 +128,17 @@ def _facts(plan: Plan, view: dict[str, Any], model: Tensors, guarantee: str) -> 
         "Written by": f"fedsecure {__version__}",
     }
     return _table(("", ""), [(name, _cell(value)) for name, value in facts.items()])
+
+
+def _sums(view: dict[str, Any]) -> dict[str, str]:
+    """What masks kept from the coordinator; nothing to say of a run without them."""
+    if not view["cohort"]:
+        return {}
+    threshold = Threshold(len(view["nodes"]["named"])).required
+    return {
+        "Sums": f"masked, by the cohort whose manifest is `{view['cohort'][:16]}…`: what was summed reached the "
+        f"coordinator as sums over at least {threshold} nodes, never as one node's own"
+    }
 
 
 def _settings(settings: dict[str, Any]) -> str:

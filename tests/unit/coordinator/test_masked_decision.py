@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.errors import StoreError
-from fedsecure_coordinator.cli import app
+from fedsecure.tensors import Tensors
+from fedsecure_coordinator.card import model_card
 from fedsecure_coordinator.journal import Journal
 from fedsecure_coordinator.status import status_lines
 from fedsecure_coordinator.views import run_view
@@ -134,6 +135,20 @@ def test_an_exchange_that_sums_nothing_needs_no_session(masked_run, masked_plan,
     assert office.journal.masked_sum(digest, 0, "two", 0) is None
 
 
+def test_the_card_says_that_sums_were_masked(masked_run, masked_plan):
+    run = masked_run("abcd")
+    plan = masked_plan(rounds=1)
+    digest = run.open(plan)
+    run.pump(digest, lambda: run.ended(digest))
+    row = run.ended(digest)
+    state = Tensors.from_bytes(run.office.blobs.get(row.server))
+    view = run_view(run.office.journal, row)
+    card = model_card(plan, view, state)
+    assert f"masked, by the cohort whose manifest is `{run.manifest.digest.hex()[:16]}…`" in card
+    assert "as sums over at least 3 nodes, never as one node's own" in card
+    assert "| Sums |" not in model_card(plan, {**view, "cohort": ""}, state)
+
+
 def test_status_shows_where_a_session_stands(masked_run, masked_plan, tmp_path):
     run = masked_run("abcd")
     office = run.office
@@ -147,4 +162,3 @@ def test_status_shows_where_a_session_stands(masked_run, masked_plan, tmp_path):
     assert view["session"]["dropped"] == {"d": "did not share secrets in time"}
     shown = list(status_lines({"federation": "f", "listen": "l", "daemon": "running", "runs": [view]}))
     assert "    one: aggregating 4 contributions, session 1: masked vectors (leg 2) of a, b, c; out: d" in shown
-    assert app  # the command line imports with it
