@@ -60,6 +60,16 @@ MAX_MESSAGE = 4 << 20
 #: Calls on one connection at once; and calls beyond the threads, which wait for one or are refused by it in a moment.
 MAX_STREAMS = 100
 SPARE_CALLS = 64
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
+    ("grpc.server_handshake_timeout_ms", 20_000),
+)
 #: Masked vectors in transit take at most this part of the machine's memory.
 MASKED_PART = 4
 _log = logging.getLogger("fedsecure.coordinator")
@@ -151,16 +161,7 @@ class Daemon:
         server = grpc.server(
             CallPool(threads),
             maximum_concurrent_rpcs=threads + SPARE_CALLS,
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_concurrent_streams", MAX_STREAMS),
-                ("grpc.max_receive_message_length", MAX_MESSAGE),
-                ("grpc.keepalive_time_ms", 60_000),
-                ("grpc.keepalive_timeout_ms", 20_000),
-                ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
-                ("grpc.server_handshake_timeout_ms", 20_000),
-            ],
+            options=list(_OPTIONS),
         )
         masking = MaskingCalls(self.sessions, self._cohorts)
         servicer = Servicer(self.desk, uploads, masking, gate, bounds, clock=self._clock)
