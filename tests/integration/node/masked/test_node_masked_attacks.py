@@ -231,6 +231,50 @@ def test_a_hostile_stream(site, script, cohort, masked_plan, field):
     assert session.answers == []
 
 
+LEGS = [
+    ({"leg": 9}, "BAD_TRANSCRIPT"), ({"leg": 2**32 - 1}, "BAD_TRANSCRIPT"), ({"leg": 4}, "BAD_TRANSCRIPT"),
+    ({"round": 2**32 - 1}, "BAD_CONFIG"), ({"attempt": 7}, "BAD_CONFIG"), ({"exchange": "x" * 100_000}, "BAD_CONFIG"),
+    ({"exchange": ""}, "BAD_CONFIG"), ({"plan_digest": "0" * 64}, "BAD_CONFIG"), ({"config_digest": ""}, "UNSPECIFIED"),
+    ({"config_digest": "ab" * 32}, "UNSPECIFIED"), ({"message": b""}, "BAD_TRANSCRIPT"),
+    ({"message": bytes(3_000_000)}, "BAD_KEY"), ({"leg": 0, "message": bytes(3_000_000)}, "BAD_TRANSCRIPT"),
+    ({"deadline_unix_ms": 2**64 - 1, "message": b"\x0a\x00" * 30_000}, "BAD_KEY"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "code"), LEGS, ids=lambda v: v if isinstance(v, str) else "-".join(v))
+def test_a_hostile_leg(site, script, cohort, masked_plan, session_of, changes, code):
+    """In place of leg 1: numbers, names and sizes that no leg has. The node leaves, says so, and goes on."""
+
+    def make(plan, work):
+        session = session_of(cohort, plan, work)
+        genuine = session.leg
+
+        def leg():
+            found = genuine()
+            if found is not None and found.leg == 1:
+                for name, value in changes.items():
+                    setattr(found, name, value)
+            return found
+
+        session.leg = leg
+        return session
+
+    script.sums.make = make
+    script.sums._session = lambda digest, context: script.sums.session
+    script.offer(plan := masked_plan())
+    script.sums.ask(plan)
+    node = site.start()
+    session = node.until(lambda: script.sums.session and script.sums.session.aborted and script.sums.session)
+    assert session.aborted.code is AbortCode[code]
+    assert [leg for leg, _ in session.answers] == [0]
+    script.sums.sessions.append(session_of(cohort, plan, session.work, 1))
+    node.until(lambda: script.sums.session.sums)
+    node.end()
+    assert node.error is None, node.text
+    assert "Traceback" not in node.text
+    assert kinds(site) == [*READY, "masked", "unmasked"]
+
+
 # after the sum
 
 
