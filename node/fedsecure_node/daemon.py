@@ -65,6 +65,8 @@ class NodeDaemon:
         self._exit_when_done = exit_when_done
         self._aborted: RunAborted | None = None
         self._version = -1
+        #: Runs whose exchange waits until no session of another run is open.
+        self._postponed: set[str] = set()
 
     def run(self) -> None:
         """Serve. Returns after an orderly stop; raises what cannot be mended by trying again, or, with
@@ -137,14 +139,18 @@ class NodeDaemon:
             self._pause(LIST_MS / 1000)
             return
         waiting = self._desks.legs.waiting()
-        if waiting in active:
-            active = [waiting]
+        if not waiting:
+            self._postponed.clear()
+        active = [digest for digest in active if digest not in self._postponed]
         self._version = self._desks.store.database.version()
         reply = link.client.next_work(active, min(LIST_MS, link.max_wait_ms), self._changed)
         if reply is None or reply.WhichOneof("work") in (None, "nothing"):
             return
         if reply.HasField("ended"):
             self._end(reply.ended, link)
+            return
+        if reply.HasField("exchange") and waiting - {reply.exchange.plan_digest}:
+            self._postponed.add(reply.exchange.plan_digest)  # the nodes of an open session are not left waiting for it
             return
         self._answer(reply.leg if reply.HasField("leg") else reply.exchange, link)
 

@@ -99,11 +99,11 @@ class LegDesk:
         self._told_still = ""
         self._clock_ms = 0
 
-    def waiting(self) -> str:
-        """Digest of the plan whose session goes on and waits for its next leg, or ``""``: until its deadline the node
-        asks for no other work, since the other nodes of the cohort wait for its answer."""
-        going = [(s.until_ms, plan) for plan, s in self._open.items() if s.is_going_on and s.until_ms > now_ms()]
-        return max(going)[1] if going else ""
+    def waiting(self) -> frozenset[str]:
+        """Digests of the plans whose sessions go on and wait for their next leg. Until their deadline the node begins
+        no other computation, since the other nodes of a cohort would wait for its answer. It does answer the legs of
+        other sessions: else two nodes that are in two sessions could wait for one another."""
+        return frozenset(plan for plan, s in self._open.items() if s.is_going_on and s.until_ms > now_ms())
 
     def is_under_way(self) -> bool:
         """Whether the next leg of a session comes within seconds, so that nothing slow is to be begun."""

@@ -238,10 +238,11 @@ class MaskedScript(CoordinatorServicer):
         self.polled.append(tuple(request.plan_digests))
         end = time.monotonic() + request.wait_ms / 1000
         while time.monotonic() < end:
-            session = self.session
-            leg = session.leg() if session is not None else None
+            asked = [s for s in reversed(self.sessions) if s.work.plan_digest in request.plan_digests]
+            leg = next((leg for s in asked if (leg := s.leg()) is not None), None)
             if leg is not None:
                 return pb.NextWorkReply(leg=leg)
+            session = self.session
             if session is None or session.machine.done or self.script.work:
                 return self.script.NextWork(request, context)
             time.sleep(0.02)

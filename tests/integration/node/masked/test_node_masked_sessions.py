@@ -153,17 +153,3 @@ def test_a_release_that_is_held_reaches_a_session_only_after_a_person_lets_it_go
     node.until(lambda: script.sums.session and script.sums.session.sums)
     node.end()
     assert kinds(site) == ["release", "held", "released", *ONE_SUM[1:]]
-
-
-def test_while_a_session_is_open_the_node_asks_for_its_run_alone(site, script, cohort, masked_plan, plan_of):
-    script.offer(other := plan_of(name="other"))
-    script.offer(plan := masked_plan())
-    script.sums.ask(plan)
-    node = site.start()
-    node.until(lambda: script.sums.session and script.sums.session.sums)
-    both = len(script.sums.polled)
-    node.until(lambda: len(script.sums.polled) > both)
-    node.end()
-    alone = [digests for digests in script.sums.polled if digests == (plan.digest(),)]
-    assert len(alone) >= 3, "between the legs"
-    assert set(script.sums.polled[-1]) == {plan.digest(), other.digest()}, "afterwards, both again"

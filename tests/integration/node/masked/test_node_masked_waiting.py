@@ -89,3 +89,45 @@ def test_a_manifest_that_was_replaced_after_the_contribution(site, script, cohor
     assert script.sums.session.aborted.code is AbortCode.BAD_COHORT
     assert "pinned is version 2" in node.text
     assert kinds(site) == READY
+
+
+def test_no_other_computation_begins_meanwhile(site, script, masked_plan, waits, plan_of):
+    """The others of the cohort would wait for it; it is taken up once the session is over."""
+    script.offer(other := plan_of(name="other"))
+    node, session = waits(masked_plan())
+    script.ask(other)
+    node.until(lambda: script.sums.polled[-1] == (session.work.plan_digest,))
+    assert node.text.count("computing") == 1
+    session.held = False
+    session.pump()
+    node.until(lambda: session.sums)
+    node.until(lambda: node.text.count("the coordinator has it") == 2)
+    node.end()
+    assert node.error is None, node.text
+    assert kinds(site) == [*READY, "masked", "unmasked", *READY]
+
+
+def test_two_sessions_at_once(site, script, cohort, masked_plan, session_of):
+    """A node that answered a leg of one also answers those of the other: no two nodes wait for one another."""
+    works = []
+    script.sums.make = lambda plan, work: works.append(work)
+    plans = [masked_plan(name=name) for name in ("one", "two")]
+    for attempt, plan in enumerate(plans):  # the script tells contributions apart by round and attempt
+        script.offer(plan)
+        script.sums.ask(plan, attempt=attempt)
+    node = site.start()
+    node.until(lambda: len(works) == 2)
+    one, two = (session_of(cohort, plan, work) for plan, work in zip(plans, works, strict=True))
+    one.held = two.held = True
+    script.sums.sessions += [one, two]
+    node.until(lambda: one.answers and two.answers)
+    two.held = False
+    two.pump()
+    node.until(lambda: two.sums)
+    assert [leg for leg, _ in one.answers] == [0]
+    one.held = False
+    one.pump()
+    node.until(lambda: one.sums)
+    node.end()
+    assert node.error is None, node.text
+    assert sorted(kinds(site)) == sorted([*READY, "masked", "unmasked"] * 2)
