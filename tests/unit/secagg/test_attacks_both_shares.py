@@ -122,6 +122,17 @@ def test_one_signature_many_times_is_one_signature():
     assert Knowledge(relay, puppets).learned_sums() == set()
 
 
+def test_signatures_of_nodes_outside_the_list_do_not_count():
+    """dot colludes and is not in the list that it signs."""
+    lab = Lab(5)
+    relay, puppets = up_to_vectors(lab, "dot", "eve")
+    short = without(relay, "dot")
+    signatures = [relay.ask("bea", 3, short), relay.ask("cyd", 3, short), *(p.confirm(short) for p in puppets)]
+    with pytest.raises(SecAggError, match="^BAD_TRANSCRIPT: "):
+        relay.ask("bea", 4, relay.consistency(*signatures))
+    assert Knowledge(relay, puppets).learned_sums() == set()
+
+
 def test_a_second_survivor_list_in_a_session():
     lab = Lab(5)
     relay, puppets = up_to_vectors(lab, "dot", "eve")

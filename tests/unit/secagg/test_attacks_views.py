@@ -95,6 +95,19 @@ def test_different_second_lists():
     assert Knowledge(relay, puppets).learned_sums() == set()
 
 
+@pytest.mark.parametrize("leg", [2, 3])
+def test_a_node_is_left_out_of_a_list(leg):
+    """It is to answer a list that it is not in: its vector would be nobody's, or its shares those of strangers."""
+    relay, puppets, _ = two_faced()
+    relay.run(1, leg - 1)
+    others = [n for n in relay.lab.names if n != "ada"]
+    message = relay.inbox("ada", others) if leg == 2 else relay.survivors(others)
+    with pytest.raises(SecAggError, match="^BAD_TRANSCRIPT: "):
+        relay.ask("ada", leg, message)
+    assert relay.cast["ada"].state.name == "ABORTED"
+    assert Knowledge(relay, puppets).learned_sums() == set()
+
+
 @pytest.mark.parametrize("field", ["coordinator_nonce", "deadline_unix_ms", "attempt"])
 def test_different_configurations(field):
     """Fields that a node has no opinion of, different for ada: no other node's keys are of her session."""
