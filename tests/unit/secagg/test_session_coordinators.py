@@ -148,7 +148,17 @@ def test_chunks_come_in_order_and_not_beyond_the_end(rehearsal, fault):
         "stream": [masked_chunk(t1, 2**31, 0, b"x")],
         "short": [chunks[0]],
     }[fault]
-    with pytest.raises(SecAggError, match=r"^BAD_VECTOR: "):
+    words = {
+        "order": "stream 1 at byte 0 where stream 0 at byte 0 is due",
+        "again": "stream 0 at byte 0 where stream 1 at byte 0 is due",
+        "stream": "stream 2147483648 at byte 0 where stream 0 at byte 0 is due",
+        "session": "of another session",
+        "beyond": f"goes on after {size} bytes",
+        "after the end": "after the last stream's end",
+        "empty": "a chunk of 0 bytes",
+        "short": "end in stream 1 at 0",
+    }[fault]
+    with pytest.raises(SecAggError, match=rf"^BAD_VECTOR: .*{words}"):
         upload(coordinator, "n00", wrong, done)
     assert coordinator._uploads == {}
     finish_without(rehearsal, coordinator, nodes, "n00", 2)
