@@ -106,8 +106,7 @@ def meter_clients(meter: Meter) -> None:
 
 
 def measure(request: dict[str, Any]) -> dict[str, Any]:
-    """One session of ``nodes`` nodes with vectors of ``elements`` float32. ``degree``: how many nodes hold shares of a
-    node's secrets and exchange masks with it, itself included."""
+    """One session of ``nodes`` nodes with vectors of ``elements`` float32, of which ``dropped`` never upload."""
     count, dropped = request["nodes"], request["dropped"]
     meter = Meter(request["memory"])
     generator = np.random.default_rng(1)
@@ -115,27 +114,10 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     values |= {n: values[n % 4 + 1] for n in range(5, count + 1)}
     grid = Grid(meter, values, set(range(1, dropped + 1)))
     meter_clients(meter)
-    strategy = Strategy(list(values))
-    context = LegacyContext(Context(1, 0, {}, RecordDict(), {}), strategy=strategy)  # type: ignore[arg-type]
-    context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
-    context.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
-    degree = request.get("degree") or count
-    flow = SecAggPlusWorkflow(1.0 if degree == count else degree, request["threshold"], max_weight=RECORDS)
-    state = WorkflowState()
-    for stage, party in (
-        (flow.setup_stage, OTHER),
-        (flow.share_keys_stage, OTHER),
-        (flow.collect_masked_vectors_stage, COLLECT),
-        (flow.unmask_stage, UNMASK),
-    ):
-        with meter.working(party):
-            if not stage(grid, context, state):  # type: ignore[arg-type]
-                raise SystemExit(f"Flower: the {party} stage failed")
-        if party == COLLECT:  # the running total
-            meter.hand_over(COLLECT, UNMASK, meter.parties[COLLECT].held)
+    mean = run(grid, meter, request["threshold"])
     meter.close()
     alive = [values[node] for node in values if node not in grid.dropped]
-    error = float(np.abs(strategy.mean - np.mean(alive, axis=0, dtype=np.float64)).max())
+    error = float(np.abs(mean - np.mean(alive, axis=0, dtype=np.float64)).max())
     if error > STEP:
         raise SystemExit(f"Flower: the sum is wrong by {error}")
     return {
@@ -148,6 +130,27 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
         "node_peak": meter.peak(MASK),
         "coordinator_peak": meter.peak(COLLECT, UNMASK),
     }
+
+
+def run(grid: Grid, meter: Meter, threshold: int) -> Any:
+    """The mean by Flower's workflow: every node shares with every other, and exchanges masks with it."""
+    strategy = Strategy(list(grid.values))
+    context = LegacyContext(Context(1, 0, {}, RecordDict(), {}), strategy=strategy)  # type: ignore[arg-type]
+    context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
+    context.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
+    flow, state = SecAggPlusWorkflow(1.0, threshold, max_weight=RECORDS), WorkflowState()
+    for stage, party in (
+        (flow.setup_stage, OTHER),
+        (flow.share_keys_stage, OTHER),
+        (flow.collect_masked_vectors_stage, COLLECT),
+        (flow.unmask_stage, UNMASK),
+    ):
+        with meter.working(party):
+            if not stage(grid, context, state):  # type: ignore[arg-type]
+                raise SystemExit(f"Flower: the {party} stage failed")
+        if party == COLLECT:  # the running total
+            meter.hand_over(COLLECT, UNMASK, meter.parties[COLLECT].held)
+    return strategy.mean
 
 
 if __name__ == "__main__":

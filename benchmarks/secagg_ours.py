@@ -18,6 +18,7 @@ from secagg_meter import Meter, serve
 from fedsecure.crypto.keystream import Mask, Prg, add_masks
 from fedsecure.schema import Schema, TensorSpec
 from fedsecure.secagg.coordinator import SecAggCoordinator
+from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.memory import MemoryOnly
 from fedsecure.secagg.messages import SessionConfig
 from fedsecure.secagg.node import SecAggNode, SessionDue
@@ -49,47 +50,66 @@ def session(request: dict[str, Any]) -> dict[str, Any]:
     gone, alive = names[: request["dropped"]], names[request["dropped"] :]
     streams = streams_of(request["elements"], request["ring"], len(names))
     manifest, identities = ephemeral_cohort("bench", names)
-    config = SessionConfig(
-        experiment="0" * 64, round=0, purpose="update", attempt=0, cohort_digest=manifest.digest,
-        state_digest=bytes(32), prev_result=b"", threshold=manifest.threshold.required,
-        min_survivors=manifest.threshold.required, prg=Prg.AES_256_CTR, streams=tuple(s.spec for s in streams),
-        dp_digest=b"", nonce=os.urandom(32), deadline_ms=(int(time.time()) + 3600) * 1000,
-    )  # fmt: skip
+    config = _config(manifest, streams)
     generator = np.random.default_rng(1)
     drawn = [generator.uniform(-1, 1, request["elements"]).astype(np.float32) for _ in range(min(len(names), 4))]
     values = {name: drawn[i % 4] for i, name in enumerate(names)}
-    meter, vectors = Meter(request["memory"]), dict[int, dict[str, Any]]()
-    nodes, sent = {}, dict.fromkeys(names, 0)
+    meter, sent = Meter(request["memory"]), dict.fromkeys(names, 0)
+    vectors = _quantised(values, streams, meter)
+    nodes = {}
     for name in names:
-        summed = {"parameters": values[name], "records": np.array(RECORDS)}
-        meter.forget(QUANTISE)
-        with meter.working(QUANTISE):
-            flat = {stream.spec.name: flatten(stream, summed, nodes=len(names))[0] for stream in streams}
-        flat = vectors.setdefault(id(values[name]), flat)  # equal ones are one: nodes mask copies
         due = SessionDue(name, manifest, config.experiment, 0, "update", streams, bytes(32), b"")
-        nodes[name] = SecAggNode(due, identities[name], flat, MemoryOnly(), now_ms=lambda: int(time.time() * 1000))
+        nodes[name] = SecAggNode(due, identities[name], vectors[name], MemoryOnly(), now_ms=_now_ms)
     with meter.working(OTHER):
         centre = SecAggCoordinator(config, manifest, streams, names)
     _run(centre, nodes, gone, meter, sent)
     with meter.working(UNMASK):
-        sums = centre.outcome
-        found = {}
+        sums, found = centre.outcome, {}
         for stream in streams:
             total = sums.vectors[stream.spec.name]
             found |= unflatten(stream, total, contributors=len(alive), nodes=len(names))[0]
     meter.close()
-    wanted = np.sum([values[name] for name in alive], axis=0, dtype=np.float64)
-    error = float(np.abs(found["parameters"] - wanted).max())
+    error = np.abs(found["parameters"] - np.sum([values[name] for name in alive], axis=0, dtype=np.float64)).max()
     if sorted(sums.survivors) != alive or error > len(alive) * max(s.spec.error_bound for s in streams):
         raise SystemExit(f"the sum is wrong by {error}")
+    return _figures(meter, len(names), len(alive), max(sent.values()))
+
+
+def _config(manifest: CohortManifest, streams: tuple[Stream, ...]) -> SessionConfig:
+    return SessionConfig(
+        experiment="0" * 64, round=0, purpose="update", attempt=0, cohort_digest=manifest.digest,
+        state_digest=bytes(32), prev_result=b"", threshold=manifest.threshold.required,
+        min_survivors=manifest.threshold.required, prg=Prg.AES_256_CTR, streams=tuple(s.spec for s in streams),
+        dp_digest=b"", nonce=os.urandom(32), deadline_ms=_now_ms() + 3_600_000,
+    )  # fmt: skip
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _quantised(values: dict[str, Any], streams: tuple[Stream, ...], meter: Meter) -> dict[str, dict[str, Any]]:
+    """Every node's vectors. Equal ones are kept once, for nodes mask copies."""
+    kept: dict[int, dict[str, Any]] = {}
+    vectors = {}
+    for name, array in values.items():
+        summed = {"parameters": array, "records": np.array(RECORDS)}
+        meter.forget(QUANTISE)
+        with meter.working(QUANTISE):
+            flat = {stream.spec.name: flatten(stream, summed, nodes=len(values))[0] for stream in streams}
+        vectors[name] = kept.setdefault(id(array), flat)
+    return vectors
+
+
+def _figures(meter: Meter, nodes: int, alive: int, sent: int) -> dict[str, Any]:
     return {
-        "quantise": meter.seconds(QUANTISE) / len(names),
-        "mask": meter.seconds(MASK) / len(alive),
-        "shares": meter.seconds(SHARES) / len(names),
+        "quantise": meter.seconds(QUANTISE) / nodes,
+        "mask": meter.seconds(MASK) / alive,
+        "shares": meter.seconds(SHARES) / nodes,
         "add": meter.seconds(ADD),
         "unmask": meter.seconds(UNMASK),
         "other": meter.seconds(OTHER),
-        "bytes_up": max(sent.values()),
+        "bytes_up": sent,
         "node_peak": meter.peak(QUANTISE, MASK),
         "coordinator_peak": meter.peak(ADD, UNMASK, OTHER),
     }

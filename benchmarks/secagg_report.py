@@ -181,4 +181,5 @@ def _lines(axis: Any, results: Sequence[Result], key: str, lines: Sequence[tuple
         points = [(result["cell"][key], _median(result, read)) for result in results]
         shown = sorted((x, 1000 * y) for x, y in points if y is not None)
         style = "--" if dashed else "-"
-        axis.plot(*zip(*shown, strict=True), style, marker="o", markersize=4, color=f"C{index}", label=label)
+        if shown:
+            axis.plot(*zip(*shown, strict=True), style, marker="o", markersize=4, color=f"C{index}", label=label)
