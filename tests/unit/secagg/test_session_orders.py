@@ -279,6 +279,7 @@ class Coordinator(RuleBasedStateMachine):
 SETTINGS = settings(
     max_examples=45,
     stateful_step_count=16,
+    derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
