@@ -17,6 +17,7 @@ from fedsecure.crypto.signatures import SIGNATURE_BYTES, SigningIdentity
 from fedsecure.crypto.transcripts import check_signature, sign_payload
 from fedsecure.errors import CertificateError
 from fedsecure.secagg.aborts import Abort, AbortCode, abort_bytes, code_of, parse_abort
+from fedsecure.secagg.chunks import CHUNK_BYTES, MAX_CHUNK_MESSAGE_BYTES, Chunk, masked_chunk, parse_masked_chunk
 from fedsecure.secagg.codec import check_digest, check_node, check_nodes, decode, fault
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.results import SessionResult, parse_result, result_digest
@@ -36,15 +37,10 @@ __all__ = [
 
 #: What a signature of each signed message is for.
 ADVERTISE, MASKED_DONE, CONSISTENCY = "advertise", "masked-done", "consistency"
-#: Field ``data`` of a ``MaskedChunk``, length-delimited, as it stands before the length.
-_CHUNK_DATA = bytes((pb.MaskedChunk.DATA_FIELD_NUMBER << 3 | 2,))
 #: Payload, signature and signer of the longest signed message.
 MAX_SIGNED_BYTES = 1 << 10
 #: The longest message of any leg but the chunks of leg 2: 64 entries of less than half a KiB.
 MAX_LEG_BYTES = 64 << 10
-#: Data of one chunk of a masked vector, and the whole message (bytes).
-CHUNK_BYTES = 1 << 20
-MAX_CHUNK_MESSAGE_BYTES = CHUNK_BYTES + 128
 
 
 def sign(identity: SigningIdentity, label: str, payload: bytes, *, signer: str) -> bytes:
@@ -153,44 +149,6 @@ def parse_inbox(data: bytes) -> tuple[dict[str, bytes], tuple[str, ...]]:
     items = getattr(message, "in")
     senders = check_nodes((getattr(item, "from") for item in items), "an inbox", "BAD_SHARE")
     return _sealed(senders, (item.ct for item in items)), check_nodes(message.u2, "the list U2", "BAD_SHARE")
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of a masked vector: ``stream`` is its index in the session, ``offset`` in bytes."""
-
-    transcript1: bytes
-    stream: int
-    offset: int
-    data: bytes = field(repr=False)
-
-
-def masked_chunk(transcript1: bytes, stream: int, offset: int, data: bytes | memoryview[int]) -> bytes:
-    """Leg 2: up to 1 MiB of stream ``stream`` from byte ``offset`` on, little endian.
-
-    The bytes are those that protobuf makes; that ``data``, the last field, is appended here saves two copies of it.
-    """
-    head = pb.MaskedChunk(transcript1=transcript1, stream=stream, offset=offset).SerializeToString()
-    return b"".join((head, _CHUNK_DATA, _varint(len(data)), data)) if data else head
-
-
-def _varint(number: int) -> bytes:
-    """Base 128, lowest digits first, as protobuf writes lengths."""
-    digits = bytearray()
-    while number >= 0x80:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*digits, number))
-
-
-def parse_masked_chunk(data: bytes) -> Chunk:
-    """Read a ``MaskedChunk``. Raises ``SecAggError`` BAD_VECTOR."""
-    message = decode(pb.MaskedChunk, data, MAX_CHUNK_MESSAGE_BYTES, "BAD_VECTOR")
-    content = message.data  # once: every access is a copy
-    if not 1 <= len(content) <= CHUNK_BYTES:
-        raise fault("BAD_VECTOR", f"a chunk of {len(content)} bytes (allowed: 1..{CHUNK_BYTES})")
-    transcript1 = check_digest(message.transcript1, "the transcript of a chunk", "BAD_VECTOR")
-    return Chunk(transcript1, message.stream, message.offset, content)
 
 
 def masked_done(transcript1: bytes, stream_sha256: Sequence[bytes]) -> bytes:

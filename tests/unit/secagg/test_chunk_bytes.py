@@ -1,10 +1,12 @@
-"""A chunk's bytes are written by hand, for speed: they must be protobuf's."""
+"""A chunk's bytes are written and read by hand, for speed: they must be protobuf's."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fedsecure.secagg.messages import CHUNK_BYTES, masked_chunk, parse_masked_chunk
+from fedsecure.secagg.chunks import CHUNK_BYTES, _in_place, masked_chunk, parse_masked_chunk
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 
@@ -17,6 +19,28 @@ def test_a_chunk_is_what_protobuf_would_write(size: int, stream: int, offset: in
     assert masked_chunk(b"t" * 32, stream, offset, memoryview(data)) == whole
 
 
-def test_a_chunk_is_read_as_it_was_written() -> None:
-    chunk = parse_masked_chunk(masked_chunk(b"t" * 32, 3, 2**20, b"masked"))
-    assert (chunk.transcript1, chunk.stream, chunk.offset, chunk.data) == (b"t" * 32, 3, 2**20, b"masked")
+@pytest.mark.parametrize(("stream", "offset"), [(0, 0), (3, 2**20), (2**32 - 1, 2**64 - 1)])
+def test_a_chunk_is_read_as_it_was_written_without_a_copy(stream: int, offset: int) -> None:
+    chunk = parse_masked_chunk(masked_chunk(b"t" * 32, stream, offset, b"masked"))
+    assert (chunk.transcript1, chunk.stream, chunk.offset, chunk.data) == (b"t" * 32, stream, offset, b"masked")
+    assert isinstance(chunk.data, memoryview)
+
+
+def test_a_chunk_with_its_fields_in_another_order_is_read_by_protobuf() -> None:
+    tail, head = (pb.MaskedChunk(data=b"masked"), pb.MaskedChunk(transcript1=b"t" * 32, stream=1))
+    chunk = parse_masked_chunk(tail.SerializeToString() + head.SerializeToString())
+    assert (chunk.stream, chunk.data) == (1, b"masked")
+    assert isinstance(chunk.data, bytes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=4), st.integers(0, 60), st.integers(0, 60))
+def test_reading_in_place_agrees_with_protobuf(noise: bytes, at: int, cut: int) -> None:
+    whole = masked_chunk(b"t" * 32, 300, 2**21, b"some masked data")
+    data = whole[: min(at, cut)] + noise + whole[max(at, cut) :]
+    chunk = _in_place(data)
+    if chunk is not None:
+        message = pb.MaskedChunk.FromString(data)
+        assert message.SerializeToString(deterministic=True) == data
+        assert (message.transcript1, message.stream, message.offset) == (chunk.transcript1, chunk.stream, chunk.offset)
+        assert message.data == chunk.data
