@@ -11,6 +11,7 @@ from fedsecure.errors import CertificateError, LocalProtocolError, SecAggError
 from fedsecure.secagg.codec import fault
 from fedsecure.secagg.fixedpoint import ring_dtype
 from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.noised import check_noised
 from fedsecure.secagg.sessionconfig import SessionConfig
 from fedsecure.secagg.spec import check_offer
 from fedsecure.secagg.streams import Stream
@@ -29,7 +30,7 @@ class SessionDue:
     ``manifest``: the pinned one, signed by all. ``experiment``: the plan's digest (hex). ``purpose``: the exchange.
     ``streams``: as this node derives them. ``state_digest``: SHA-256 of the broadcast it computed from.
     ``prev_result``: ``result_digest`` of the run's last announced result, or empty. ``dp_digest``: of the noise it
-    added, or empty. ``prgs``: the keystreams it would use.
+    added (``noise.dp_digest``), or empty. ``prgs``: the keystreams it would use.
     """
 
     node: str
@@ -81,7 +82,8 @@ def check_due(due: SessionDue, data: bytes, now_ms: int) -> SessionConfig:
 
 
 def check_own(due: SessionDue, identity: SigningIdentity, vectors: Mapping[str, Array]) -> None:
-    """Raise ``LocalProtocolError`` unless ``vectors`` are those of the streams due, and ``identity`` is the node's."""
+    """Raise ``LocalProtocolError`` unless ``vectors`` are those of the streams due, with the noise due (none, or what
+    was drawn for this contribution), and ``identity`` is the node's."""
     specs = {stream.spec.name: stream.spec for stream in due.streams}
     if set(vectors) != set(specs):
         raise LocalProtocolError(f"vectors {sorted(vectors)} where the streams {sorted(specs)} are due")
@@ -89,6 +91,7 @@ def check_own(due: SessionDue, identity: SigningIdentity, vectors: Mapping[str, 
         vector = vectors[name]
         if vector.shape != (spec.length,) or vector.dtype != ring_dtype(spec.ring_bits):
             raise LocalProtocolError(f"stream {name}: a vector of {vector.dtype}{list(vector.shape)}")
+    check_noised(vectors, (due.experiment, due.purpose, due.round), due.dp_digest)
     try:
         member = due.manifest.member(due.node)
     except CertificateError as error:

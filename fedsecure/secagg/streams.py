@@ -174,18 +174,19 @@ def flatten(stream: Stream, summed: Mapping[str, Array], *, nodes: int, weight: 
     return vector, clipped
 
 
-def unflatten(stream: Stream, total: Array, *, contributors: int, nodes: int) -> tuple[Tensors, int]:
+def unflatten(stream: Stream, total: Array, *, contributors: int, nodes: int, headroom: int = 0) -> tuple[Tensors, int]:
     """The summed tensors (float64, whole numbers int64), and how many values were clipped in all.
 
-    ``total``: the unmasked sum (length,) of ``contributors`` of a cohort of ``nodes``. Raises ``SecAggError`` naming
-    the tensor whose sum its contributors cannot have given.
+    ``total``: the unmasked sum (length,) of ``contributors`` of a cohort of ``nodes``. ``headroom``: what their noise
+    may add to an element, in ring units (``NoiseSpec.headroom``). Raises ``SecAggError`` naming the tensor whose sum
+    its contributors cannot have given.
     """
     spec = stream.spec
     if total.shape != (spec.length,) or total.dtype != ring_dtype(spec.ring_bits):
         raise SecAggError(
             f"BAD_SUM: stream {spec.name}: a sum of {total.dtype}{list(total.shape)} where {spec.length} are due"
         )
-    limit, at = spec.limit(contributors), 0
+    limit, at = spec.limit(contributors) + headroom, 0
     arrays: dict[str, Array] = {}
     for place in stream.places:
         values = dequantise(
