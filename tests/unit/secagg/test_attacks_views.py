@@ -6,6 +6,8 @@ import pytest
 from adversary import Lab, Relay
 from adversary_knowledge import Knowledge
 
+from fedsecure.crypto.keyschedule import share_key
+from fedsecure.crypto.sealedshares import SharePair, seal_shares
 from fedsecure.errors import SecAggError
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
@@ -143,6 +145,23 @@ def test_different_vector_digests(place):
     signatures = [relay.got[n][3] for n in HONEST] + [p.confirm(relay.survivors()) for p in puppets[:2]]
     with pytest.raises(SecAggError, match="^BAD_TRANSCRIPT: "):
         relay.ask("ada", 4, relay.consistency(*signatures))
+    assert Knowledge(relay, puppets).learned_sums() == set()
+
+
+def test_shares_of_another_index():
+    """A colluder seals for ada the shares that are bea's: given back as ada's, they would spoil what they rebuild."""
+    relay, puppets, _ = two_faced()
+    relay.run(1, 1)
+    eve = puppets[1]
+    key = share_key(eve.share.exchange(eve.u1["ada"].share_pk, "ada"), eve.t1, "eve", "ada")
+    held = SharePair(relay.lab.manifest.index("bea"), eve.held["eve"].mask_share, eve.held["eve"].seed_share)
+    sealed = seal_shares(key, held, transcript=eve.t1, sender="eve", receiver="ada")
+    message = pb.Inbox.FromString(relay.inbox("ada"))
+    for item in getattr(message, "in"):
+        if getattr(item, "from") == "eve":
+            item.ct = sealed
+    with pytest.raises(SecAggError, match="^BAD_SHARE: .* of index 2, not 1"):
+        relay.ask("ada", 2, message.SerializeToString())
     assert Knowledge(relay, puppets).learned_sums() == set()
 
 
