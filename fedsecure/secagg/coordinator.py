@@ -26,6 +26,7 @@ from fedsecure.errors import LocalProtocolError, RemoteProtocolError, SecAggErro
 from fedsecure.secagg.answers import Answers
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.messages import SessionConfig, consistency_set, inbox, key_list, parse_masked_chunk, survivors
+from fedsecure.secagg.noise import NoiseSpec
 from fedsecure.secagg.streams import Stream
 from fedsecure.secagg.sums import Sums, check_session
 from fedsecure.secagg.unmasking import MaskedSum, unmask
@@ -49,12 +50,15 @@ class SecAggCoordinator:
         streams: Sequence[Stream],
         invited: Sequence[str],
         *,
+        noises: Sequence[NoiseSpec] = (),
         threads: int = 1,
     ) -> None:
-        """``invited``: nodes of ``manifest``, at least t. ``streams``: those of ``config``, in its order. Raises
-        ``ConfigError`` when these do not fit one another, ``SecAggError`` TOO_FEW_NODES for fewer than t."""
-        check_session(config, manifest, streams, invited)
+        """``invited``: nodes of ``manifest``, at least t. ``streams``: those of ``config``, in its order. ``noises``:
+        what its nodes add to some. Raises ``ConfigError`` when these do not fit one another, ``SecAggError``
+        TOO_FEW_NODES for fewer than t."""
+        check_session(config, manifest, streams, invited, noises)
         self._config, self._manifest, self._threads = config, manifest, threads
+        self._noises = {noise.name: noise for noise in noises}
         self._invited = tuple(sorted(invited))
         self._eligible = self._invited
         self._answers = Answers(config, manifest)
@@ -237,6 +241,7 @@ class SecAggCoordinator:
             dropped=tuple(node for node in answers.shared if node not in answers.vectors),
             answers=answers.shares,
             totals=self._totals,
+            noises=self._noises,
         )
         findings = unmask(masked, threads=self._threads)
         vectors = {spec.name: total for spec, total in zip(config.streams, self._totals, strict=True)}

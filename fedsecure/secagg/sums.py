@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fedsecure.errors import CertificateError, ConfigError, SecAggError
 from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.noise import NoiseSpec, dp_digest
 from fedsecure.secagg.sessionconfig import SessionConfig
 from fedsecure.secagg.streams import Stream
 from fedsecure.secagg.vectors import little_endian
@@ -35,13 +36,19 @@ class Sums:
 
 
 def check_session(
-    config: SessionConfig, manifest: CohortManifest, streams: Sequence[Stream], invited: Sequence[str]
+    config: SessionConfig,
+    manifest: CohortManifest,
+    streams: Sequence[Stream],
+    invited: Sequence[str],
+    noises: Sequence[NoiseSpec],
 ) -> None:
-    """Raise ``ConfigError`` unless the four fit one another, ``SecAggError`` TOO_FEW_NODES for too few invited."""
+    """Raise ``ConfigError`` unless the five fit one another, ``SecAggError`` TOO_FEW_NODES for too few invited."""
     if config.cohort_digest != manifest.digest or config.threshold != manifest.threshold.required:
         raise ConfigError("secure aggregation: the session's configuration is for another cohort than its manifest")
     if config.streams != tuple(stream.spec for stream in streams):
         raise ConfigError("secure aggregation: the session's configuration has other streams than its exchange")
+    if config.dp_digest != dp_digest(noises) or not all(noise.stream in streams for noise in noises):
+        raise ConfigError("secure aggregation: the session's configuration is for other noise than its streams have")
     try:
         for node in invited:
             manifest.member(node)

@@ -7,7 +7,7 @@ that dropped out is never rebuilt, nor the private mask key of one that did not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedsecure.crypto.agreement import AgreementKey
 from fedsecure.crypto.keystream import Prg, add_masks
@@ -19,6 +19,7 @@ from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masking import masks_to_remove, wipe_masks
 from fedsecure.secagg.messages import Advertisement, OwnerShare
 from fedsecure.secagg.nodekeys import seed_commitment
+from fedsecure.secagg.noise import NoiseSpec
 from fedsecure.secagg.spec import StreamSpec
 from fedsecure.tensors import Array
 
@@ -28,7 +29,8 @@ __all__ = ["MaskedSum", "check_range", "unmask"]
 @dataclass(frozen=True, slots=True)
 class MaskedSum:
     """What is known when enough nodes gave shares. ``survivors``: U3; ``dropped``: U2 without U3. ``answers``: holder
-    -> owner -> share. ``totals``: the masked sums, stream by stream, which ``unmask`` lays bare in place."""
+    -> owner -> share. ``totals``: the masked sums, stream by stream, which ``unmask`` lays bare in place. ``noises``:
+    of the streams that have noise, by name."""
 
     manifest: CohortManifest
     prg: Prg
@@ -39,6 +41,7 @@ class MaskedSum:
     dropped: tuple[str, ...]
     answers: Mapping[str, Mapping[str, OwnerShare]]
     totals: Sequence[Array]
+    noises: Mapping[str, NoiseSpec] = field(default_factory=dict)
 
 
 def unmask(masked: MaskedSum, *, threads: int = 1) -> tuple[str, ...]:
@@ -64,15 +67,18 @@ def unmask(masked: MaskedSum, *, threads: int = 1) -> tuple[str, ...]:
                 wipe_masks(masks)
     finally:
         wipe(*seeds.values(), *shared.values())
+    contributors, nodes = len(masked.survivors), len(masked.manifest.nodes)
     for spec, total in zip(masked.specs, masked.totals, strict=True):
-        check_range(spec, total, contributors=len(masked.survivors), nodes=len(masked.manifest.nodes))
+        noise = masked.noises.get(spec.name)
+        headroom = noise.headroom(contributors) if noise else 0
+        check_range(spec, total, contributors=contributors, nodes=nodes, headroom=headroom)
     return tuple(shares.findings)
 
 
-def check_range(spec: StreamSpec, total: Array, *, contributors: int, nodes: int) -> None:
+def check_range(spec: StreamSpec, total: Array, *, contributors: int, nodes: int, headroom: int = 0) -> None:
     """Raise ``SecAggError`` BAD_SUM naming the stream when an element of ``total`` lies outside what ``contributors``
-    of a cohort of ``nodes`` can give, all of whom keep to the stream's bound."""
-    reading, limit = signed(total), spec.limit(contributors)
+    of a cohort of ``nodes`` can give, all of whom keep to the stream's bound. ``headroom``: what their noise adds."""
+    reading, limit = signed(total), spec.limit(contributors) + headroom
     values, clipped = reading[:-1], int(reading[-1])
     outside = values.size and max(int(values.max()), -int(values.min())) > limit
     if outside or not 0 <= clipped <= contributors * spec.clipped_limit(nodes):
