@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 
 import grpc
@@ -29,6 +30,7 @@ from fedsecure_coordinator.masking.buffers import Buffers
 from fedsecure_coordinator.masking.calls import MaskingCalls
 from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
 from fedsecure_coordinator.masking.sessions import Sessions
+from fedsecure_coordinator.masking.times import Times
 from fedsecure_coordinator.notices import Notice
 from fedsecure_coordinator.pool import CallPool
 from fedsecure_coordinator.prediction.board import Board
@@ -70,6 +72,8 @@ _OPTIONS = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
     ("grpc.server_handshake_timeout_ms", 20_000),
 )
+#: A node without a call for so long, and for three long polls, is not there (seconds).
+SILENT_SECONDS = 60.0
 #: Masked vectors in transit take at most this part of the machine's memory.
 MASKED_PART = 4
 _log = logging.getLogger("fedsecure.coordinator")
@@ -111,6 +115,7 @@ class Daemon:
         self._threads: list[threading.Thread] = []
         self._waited_for: list[threading.Thread] = []
         self._warm = threading.Event()
+        self._begun = time.monotonic()
         self.port = 0
 
     def __enter__(self) -> Daemon:
@@ -126,7 +131,13 @@ class Daemon:
             limits = self._settings.limits
             self._cohorts = Cohorts(store / FOLDER)
             buffers = Buffers(physical_memory() // MASKED_PART)
-            self.sessions = Sessions(self.registry, buffers=buffers)
+            self.sessions = Sessions(
+                self.registry,
+                buffers=buffers,
+                threads=self._settings.compute.threads or 1,
+                times=partial(Times, short=float(limits.leg_seconds)),
+                silent=self._is_silent,
+            )
             self.desk = Desk(self.registry, max_nodes=limits.max_nodes, legs=self.sessions.leg)
             uploads = Uploads(store / "partial", self.desk)
             self.registry.on_exchange_over(uploads.discard)
@@ -154,7 +165,7 @@ class Daemon:
             files, role=COORDINATOR, name=COORDINATOR, federation=settings.federation, now=_utc(), where=CONFIG_NAME
         )
         credentials = server_credentials(files, now=_utc())
-        gate = Gate(files, federation=settings.federation, crl=tls.crl_place, now=_utc)
+        self._gate = gate = Gate(files, federation=settings.federation, crl=tls.crl_place, now=_utc)
         bounds = ServicerLimits(settings.federation, limits.max_wait_ms, limits.chunk_bytes, limits.clock_skew_s * 1000)
         # two long polls and a transfer for each node, the analysts' share, and calls that end at once
         threads = 3 * limits.max_nodes + CALLS_EACH * limits.max_analysts + 8
@@ -181,6 +192,12 @@ class Daemon:
                 f"listen {settings.listen}: cannot be listened on", hint="is the port taken, or the address not ours?"
             )
         return server
+
+    def _is_silent(self, node: str) -> bool:
+        """Whether ``node`` is not there: it calls no more, though it has nothing to compute."""
+        heard, wait_s = self._gate.heard(node), self._settings.limits.max_wait_ms / 1000
+        since = time.monotonic() - (self._begun if heard is None else heard)
+        return since > max(SILENT_SECONDS, 3 * wait_s) and not self.desk.is_at_work(node)
 
     def serve(self, *, exit_when_done: bool = False) -> bool:
         """Block until ``stop``; with ``exit_when_done`` also until every run has ended and its nodes know.

@@ -66,6 +66,7 @@ class Desk:
     ) -> None:
         self._registry, self._max_nodes, self._legs = registry, max_nodes, legs
         self._polls: dict[str, int] = {}
+        self._at_work: set[str] = set()
         self._told: set[tuple[str, str]] = set()
         #: The nodes that an ended run's plan names; none: it was open to all.
         self._named: dict[str, tuple[str, ...]] = {}
@@ -131,6 +132,7 @@ class Desk:
         registry, end = self._registry, time.monotonic() + wait_s
         with registry.changed:
             turn = self._polls[node] = self._polls.get(node, 0) + 1
+            self._at_work.discard(node)
             registry.changed.notify_all()
             while not registry.closing:
                 if self._polls[node] != turn or gone():
@@ -139,10 +141,17 @@ class Desk:
                 if work is not None and work.ended is not None and work.published is None:
                     self._told.add((work.ended.digest, node))
                 left = end - time.monotonic()
+                if work is not None and work.ended is None:
+                    self._at_work.add(node)
                 if work is not None or left <= 0:
                     return work
                 registry.changed.wait(left)
         raise WireError("the coordinator is shutting down", hint="try again later")
+
+    def is_at_work(self, node: str) -> bool:
+        """Whether the node was given something to do and neither asked for more since nor contributed: it may compute
+        for long without a call."""
+        return node in self._at_work
 
     def wake(self) -> None:
         """Have waiting calls look again: one of their callers hung up."""
@@ -246,23 +255,15 @@ class Desk:
             blob = registry.blobs.put(payload)
             event = ContributionAccepted(slot.node, slot.round, slot.exchange, slot.attempt, blob)
             run.machine.check(event)
-            entry = Submission(
-                slot.digest,
-                slot.round,
-                slot.exchange,
-                slot.attempt,
-                slot.node,
-                blob,
-                key,
-                len(payload),
-                registry.clock(),
-            )
+            where = (slot.digest, slot.round, slot.exchange, slot.attempt, slot.node)
+            entry = Submission(*where, blob, key, len(payload), registry.clock())
 
             def also() -> None:
                 registry.journal.add_submission(entry)
                 registry.journal.add_traffic(slot.digest, slot.round, slot.node, up=len(payload))
 
             registry.feed(slot.digest, event, also=also)
+            self._at_work.discard(slot.node)
 
     def _took_part(self, digest: str, node: str) -> bool:
         return self._registry.journal.members(digest).get(node, (False, ""))[0]

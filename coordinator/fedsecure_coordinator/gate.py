@@ -50,6 +50,11 @@ class Gate:
         self._require(context, "node", node)
         self._log_twins(node, context.peer())
 
+    def heard(self, node: str) -> float | None:
+        """When ``node`` last called (``time.monotonic``); ``None``: not since this process began."""
+        with self._lock:
+            return max(self._places.get(node, {}).values(), default=None)
+
     def require_analyst(self, context: grpc.ServicerContext, analyst: str) -> None:
         """The same for an analyst, who may well call from several places at once."""
         self._require(context, "analyst", analyst)

@@ -22,7 +22,9 @@ class LimitSettings(Settings):
 
     ``max_wait_ms``: the longest a long poll waits. ``chunk_bytes``: size of a piece of a transfer. ``max_nodes``: nodes
     served at once, and ``max_analysts``: analysts; they size the thread pool, each its own share of it.
-    ``clock_skew_s``: the most a caller's clock may differ (seconds).
+    ``clock_skew_s``: the most a caller's clock may differ (seconds). ``leg_seconds``: how long a leg of a session under
+    masks waits for its nodes (seconds), beside what its bytes take at 32 KiB/s. The first leg waits up to the plan's
+    ``deadlines.exchange``; a node gives a session up after that and five minutes, whatever is set here.
     """
 
     max_wait_ms: int = Field(20_000, ge=100, le=300_000)
@@ -30,6 +32,7 @@ class LimitSettings(Settings):
     max_nodes: int = Field(64, ge=1, le=1000)
     max_analysts: int = Field(8, ge=1, le=100)
     clock_skew_s: int = Field(300, ge=1, le=86_400)
+    leg_seconds: int = Field(30, ge=1, le=3600)
 
 
 class CoordinatorSettings(Settings):

@@ -21,8 +21,9 @@ from fedsecure.secagg.streams import Stream
 from fedsecure.secagg.transcript import config_digest
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.masking.buffers import Buffers
+from fedsecure_coordinator.masking.times import Times
 
-__all__ = ["VECTORS", "ClosedLeg", "Session", "SessionOver", "Times"]
+__all__ = ["VECTORS", "ClosedLeg", "Session", "SessionOver"]
 
 #: The leg whose answer is the masked vectors.
 VECTORS = 2
@@ -34,24 +35,6 @@ LOOK_SECONDS = 0.5
 
 class SessionOver(FedSecureError):
     """The session was ended from outside: its run is over, or the daemon stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """What legs may take (seconds). ``first``: leg 0, when a node may still be busy with another run. ``short``: every
-    other leg, and beside it what its bytes take at ``slowest`` (bytes a second)."""
-
-    first: float
-    short: float = 30.0
-    slowest: float = 32 << 10
-
-    def of(self, leg: int, nbytes: int) -> float:
-        """Seconds for a leg in which a node receives or sends ``nbytes``."""
-        return self.first if leg == 0 else self.short + nbytes / self.slowest
-
-    def in_all(self, nbytes: int) -> float:
-        """Seconds that a session of masked vectors of ``nbytes`` a node may take at most."""
-        return self.first + 4 * self.of(1, 64 << 10) + nbytes / self.slowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +50,9 @@ class Session:
     """A session over the contributions of ``invited`` to attempt ``attempt`` of an exchange. ``drive`` runs it, in a
     thread; every other method may be called from any thread.
 
-    ``clock``: milliseconds since 1970. ``left``: whether a node left the run. ``wake``: has polls look again. Raises
-    ``SecAggError`` TOO_FEW_NODES when no sum can come of it.
+    ``clock``: milliseconds since 1970. ``left``: whether a node left the run; ``silent``: whether it called no more for
+    a while, though it has nothing to compute. ``wake``: has polls look again. Raises ``SecAggError`` TOO_FEW_NODES when
+    no sum can come of it.
     """
 
     def __init__(
@@ -84,6 +68,7 @@ class Session:
         threads: int,
         clock: Callable[[], int],
         left: Callable[[str], bool],
+        silent: Callable[[str], bool],
         wake: Callable[[], None],
     ) -> None:
         self.config, self.invited, self._attempt = config, tuple(sorted(invited)), attempt
@@ -91,7 +76,7 @@ class Session:
         machine = SecAggCoordinator(config, manifest, streams, self.invited, threads=threads)
         self._held: SecAggCoordinator | None = machine
         self._times, self._buffers = times, buffers
-        self._clock, self._left, self._wake = clock, left, wake
+        self._clock, self._left, self._silent, self._wake = clock, left, silent, wake
         self._turn = threading.Lock()  # whoever calls the machine
         self._news = threading.Condition()  # changes of what follows
         self._over = False
@@ -111,7 +96,7 @@ class Session:
             machine = self._machine
             while not machine.done:
                 leg, seconds = self._open()
-                self._wait(seconds)
+                self._wait(leg, seconds)
                 closed(self._close(leg))
             return machine.outcome
         finally:
@@ -154,7 +139,7 @@ class Session:
             deadline_unix_ms=deadline,
         )
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, leg: int, seconds: float) -> None:
         """Until all have answered or left, or the time is up."""
         end = self._clock() + 1000 * seconds
         while True:
@@ -169,6 +154,14 @@ class Session:
             for node in waiting:
                 if self._left(node):
                     self._drop(node, "it left the run")
+            if leg == 0 and self._goes_without(waiting):
+                return
+
+    def _goes_without(self, waiting: frozenset[str]) -> bool:
+        """Whether leg 0, which may be long, is over early: enough answered, and of the others none is there."""
+        with self._turn:
+            answered = {node for node, leg in self._taken if leg == 0} - set(self._machine.dropped)
+        return len(answered) >= self.config.min_survivors and all(self._silent(node) for node in waiting)
 
     def _close(self, leg: int) -> ClosedLeg:
         with self._news:

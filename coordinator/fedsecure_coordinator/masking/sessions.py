@@ -28,8 +28,9 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.masking.announced import announcement, summed_tensors
 from fedsecure_coordinator.masking.buffers import Buffers
 from fedsecure_coordinator.masking.masks import Masks
-from fedsecure_coordinator.masking.session import ClosedLeg, Session, SessionOver, Times
+from fedsecure_coordinator.masking.session import ClosedLeg, Session, SessionOver
 from fedsecure_coordinator.masking.tables import MaskedSum
+from fedsecure_coordinator.masking.times import Times
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, one_line
 
@@ -89,7 +90,8 @@ class Task:
 
 class Sessions:
     """The open sessions of ``registry``'s runs. ``buffers``: room for vectors in transit. ``threads`` of one session's
-    arithmetic. ``times`` of legs, by the seconds of the first."""
+    arithmetic. ``times`` of legs, by the seconds of the first. ``silent``: whether a node called no more for a while,
+    though it has nothing to compute."""
 
     def __init__(
         self,
@@ -98,9 +100,10 @@ class Sessions:
         buffers: Buffers | None = None,
         threads: int = 1,
         times: Callable[[float], Times] = Times,
+        silent: Callable[[str], bool] = lambda node: False,
     ) -> None:
         self._registry, self._buffers = registry, buffers or Buffers(BUFFERED)
-        self._arithmetic, self._times = threads, times
+        self._arithmetic, self._times, self._silent = threads, times, silent
         self._sessions: dict[str, Session] = {}
         self._tasks: dict[str, Task] = {}
         self._threads: list[threading.Thread] = []
@@ -187,6 +190,7 @@ class Sessions:
                 threads=self._arithmetic,
                 clock=registry.clock,
                 left=lambda node: node in run.machine.state.left,
+                silent=self._silent,
                 wake=self._wake,
             )
             self._sessions[run.digest] = session

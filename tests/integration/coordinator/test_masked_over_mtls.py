@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from fedsecure.errors import CertificateError, RemoteProtocolError, WireError
 from fedsecure.secagg.manifest import parse_manifest
 from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_coordinator import daemon as daemon_module
 from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -181,3 +183,45 @@ def test_the_manifest_over_the_wire(masked):
     assert got.digest == masked.manifest.digest
     with pytest.raises(RemoteProtocolError, match="is known here"):
         caller.call("CohortManifest", pb.CohortManifestRequest(node_id="b", cohort_digest="0" * 64))
+
+
+def limited(live, **limits):
+    """The daemon again, with these limits."""
+    live.stop()
+    path = live.folder / "coordinator.toml"
+    text = path.read_text()
+    for name, value in limits.items():
+        text, count = re.subn(rf"(?m)^{name} = \d+", f"{name} = {value}", text)
+        assert count == 1
+    path.write_text(text)
+    live.start()
+
+
+def test_a_leg_waits_as_long_as_the_operator_says(masked):
+    limited(masked, leg_seconds=1)
+    digest, nodes = joined(masked, stop_at=lambda leg: leg == 1)
+    run_all(nodes)
+    begun = time.monotonic()
+    masked.until(lambda: [n for n in masked.notices if n.kind == "session-failed"])
+    assert time.monotonic() - begun < 15  # 30 without that
+    again = [Node(masked, node.node, digest) for node in nodes]
+    run_all(again)
+    assert total(masked, digest)[0] == 2 * sum(VALUES.values())
+
+
+def test_a_node_is_silent_once_it_calls_no_more_and_has_nothing_to_compute(masked, monkeypatch):
+    monkeypatch.setattr(daemon_module, "SILENT_SECONDS", 0.4)
+    limited(masked, max_wait_ms=100)
+    silent = masked.daemon._is_silent
+    assert not silent("a")  # it never called; the daemon has just begun
+    masked.until(lambda: silent("a"))
+    digest, (a, *_) = joined(masked)
+    assert not silent("a")
+    assert a.caller.work(digest).WhichOneof("work") == "exchange"
+    masked.until(lambda: silent("b"))
+    time.sleep(0.5)
+    assert not silent("a")  # it computes
+    a._contribute(a.caller.work(digest).exchange)
+    masked.until(lambda: silent("a"))
+    a.caller.work(digest, wait_ms=1)
+    assert not silent("a")

@@ -200,15 +200,22 @@ def federation(tmp_path: Path) -> Iterator[Federation]:
 
 
 @pytest.fixture(scope="module")
-def shared_federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    """One federation for the tests of a module that leave it as it was; its coordinator runs, its nodes do not."""
+def module_federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """One federation for the tests of a module; nothing of it runs yet."""
     made = Federation(tmp_path_factory.mktemp("federation"))
     try:
-        made.start("coordinator")
-        made.wait(lambda: "listening" in made.log("coordinator") or "serving" in made.log("coordinator"), 60)
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture(scope="module")
+def shared_federation(module_federation: Federation) -> Federation:
+    """One federation for the tests of a module that leave it as it was; its coordinator runs, its nodes do not."""
+    made = module_federation
+    made.start("coordinator")
+    made.wait(lambda: "listening" in made.log("coordinator") or "serving" in made.log("coordinator"), 60)
+    return made
 
 
 @pytest.fixture(scope="session")

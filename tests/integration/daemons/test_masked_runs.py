@@ -1,18 +1,14 @@
 """Five nodes sum under masks over the daemons, and one of them is killed (kill -9) at each stage of a session in turn:
 the run ends with the parameters that the survivors' plain sum gives, within the bound of fixed point.
-
-To die at an exact stage, the victim's process is started with one of its client's calls replaced by the same call and a
-SIGKILL to itself, before, in the middle of, or after it; everything else is the node as it is shipped.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +22,9 @@ from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedNode
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("masked-runs")]
 NODES = tuple(f"node-{number}" for number in range(5))
 VICTIM = "node-3"
@@ -38,46 +37,16 @@ STAGES = {
     "after the vector": True,
     "after Consistency": True,
 }
-DIES = """
-import os, signal, sys, time
-from fedsecure.cli import main
-from fedsecure_node.link.client import CoordinatorClient as Client
-
-stage, sessions = sys.argv.pop(1), set()
-answer, upload, masked = Client.answer_leg, Client.upload_masked, Client._masked
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def answer_leg(self, digest, session, leg, **how):
-    sessions.add(session)  # one a round: the second is the one to die in
-    if len(sessions) == 2 and leg == 0 and stage == "before leg 0":
-        die()
-    answer(self, digest, session, leg, **how)
-    if len(sessions) == 2 and (leg, stage) in {(0, "after Advertise"), (1, "after shares"), (3, "after Consistency")}:
-        die()
-
-def upload_masked(self, cleared, **how):
-    upload(self, cleared, **how)
-    if len(sessions) == 2 and stage == "after the vector":
-        die()
-
-def parts(self, cleared):
-    for count, part in enumerate(masked(self, cleared)):
-        if len(sessions) == 2 and stage == "in mid-upload" and count == 2:  # the header and a chunk are on their way
-            time.sleep(0.5)
-            die()
-        yield part
-
-Client.answer_leg, Client.upload_masked, Client._masked = answer_leg, upload_masked, parts
-main()
-"""
+#: Seconds that a session waits in each leg for a node that does not answer.
+LEG_SECONDS = 4
 
 
 @pytest.fixture(scope="module")
-def five(shared_federation: Any, node_records: Any) -> Any:
+def five(module_federation: Any, node_records: Any) -> Any:
     """Five nodes that agreed on a cohort; coordinator and nodes run, but for the victim."""
-    f = shared_federation
+    f = module_federation
+    f.configure("coordinator", limits={"leg_seconds": LEG_SECONDS})
+    f.start("coordinator")
     for number in (3, 4):
         f.add_node(NODES[number], node_records(number))
     root, identity = f.root, "identity.pub"
@@ -94,7 +63,7 @@ def five(shared_federation: Any, node_records: Any) -> Any:
     f.ask("coordinator", "cohort", "add", whole, "--dir", root / "coordinator")
     for node in NODES:
         if node != VICTIM:
-            f.start(node)
+            start(f, node)
     return f
 
 
@@ -123,16 +92,8 @@ def assert_near(found: Tensors, due: Tensors) -> None:
         np.testing.assert_allclose(found[name], due[name], rtol=2.0**-22, atol=1e-8, err_msg=name)
 
 
-def start_victim(f: Any, stage: str) -> None:
-    """The victim, which dies at ``stage`` of the second session it is in."""
-    with (f.root / f"{VICTIM}.log").open("ab") as log:
-        f.processes[VICTIM] = subprocess.Popen(
-            [sys.executable, "-c", DIES, stage, "node", "run", "--dir", str(f.root / VICTIM)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
-        )
+def start(f: Any, node: str, *, dies_at: str = "") -> None:
+    f.processes[node] = ForkedNode(f.root / node, f.root / f"{node}.log", dies_at)
 
 
 def state_now(f: Any, plan: Plan) -> Tensors:
@@ -149,10 +110,10 @@ def killed_at(f: Any, name: str, stage: str, routed: Any) -> Plan:
         {"name": "fedspm", **routed},
         secagg="required",
         cohort={"min_nodes": 4, "nodes": list(NODES)},
-        deadlines={"join": 120.0, "exchange": 45.0},
+        deadlines={"join": 120.0, "exchange": 20.0 if stage == "before leg 0" else 60.0},
     )
     f.submit(plan)
-    start_victim(f, stage)
+    start(f, VICTIM, dies_at=stage)
     assert f.wait(lambda: f.processes[VICTIM].poll() is not None, 200)
     assert f.processes.pop(VICTIM).returncode == -signal.SIGKILL
     view = f.status(plan)
@@ -188,7 +149,7 @@ def test_the_coordinator_and_a_node_are_killed_and_both_come_back(five: Any, nod
     plan = killed_at(f, "both", "after shares", routed)
     f.stop("coordinator", signal.SIGKILL)
     f.start("coordinator")
-    f.start(VICTIM)
+    start(f, VICTIM)
     first = state_now(f, plan)
     view = f.finish(plan, seconds=240)
     assert survivors_of(view) == [NODES, NODES]

@@ -21,8 +21,8 @@ from fedsecure_coordinator.desk import Desk
 from fedsecure_coordinator.journal import Journal, RunRow
 from fedsecure_coordinator.masking.calls import MaskingCalls
 from fedsecure_coordinator.masking.cohorts import Cohorts
-from fedsecure_coordinator.masking.session import Times
 from fedsecure_coordinator.masking.sessions import Sessions
+from fedsecure_coordinator.masking.times import Times
 from fedsecure_coordinator.preparation import Preparer
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.uploads import Uploads

@@ -3,10 +3,9 @@ named abort, and nothing leaves that was not to leave. Peers' identity keys are 
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +16,9 @@ from fedsecure.secagg.results import SessionResult
 from fedsecure.secagg.transcript import config_digest
 from fedsecure.secagg.v1 import secagg_pb2 as spb
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from forked_nodes import ForkedNode
 
 READY = ["release", "sending", "acknowledged"]
 B, C = "hospital-b", "hospital-c"
@@ -385,10 +387,7 @@ def process(site):
     started = []
 
     def start():
-        with (site.folder / "out.txt").open("ab") as out:
-            command = [sys.executable, "-m", "fedsecure", "node", "run", "--dir", str(site.folder)]
-            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment))
+        started.append(ForkedNode(site.folder, site.folder / "out.txt"))
         return started[-1]
 
     yield start

@@ -1,0 +1,103 @@
+"""Node daemons that are forked from one process that imported everything already: importing torch takes a node longer
+than all its work here. A node may be told at which stage of a session it is to kill itself (kill -9).
+
+To die there, a forked process has one of its client's calls replaced by the same call and a SIGKILL to itself, before,
+in the middle of, or after it; everything else is the node as it is shipped.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+#: What every node imports sooner or later; torch._dynamo with its first optimiser.
+IMPORTED = ["torch", "torch._dynamo", "grpc", "fedsecure.cli", "fedsecure.methods.fedspm", "fedsecure_node.assemble"]
+
+
+class ForkedNode:
+    """``fedsecure node run`` in ``folder``, as ``subprocess.Popen`` has its processes; output is added to ``log``.
+
+    ``dies_at``: the stage of its second session at which it dies; none: it goes on.
+    """
+
+    def __init__(self, folder: Path, log: Path, dies_at: str = "") -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(IMPORTED)
+        self._process = context.Process(target=_node, args=(folder, log, dies_at))
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        """As it ended; minus the number of a signal."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self._process.pid is not None and self._process.is_alive():
+            os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        assert self.returncode is not None, "the node did not end"
+        return self.returncode
+
+
+def _node(folder: Path, log: Path, dies_at: str) -> None:
+    from fedsecure.cli import main
+
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    if dies_at:
+        _die(dies_at)
+    sys.argv = ["fedsecure", "node", "run", "--dir", str(folder)]
+    main()
+
+
+def _die(stage: str) -> None:
+    from fedsecure_node.link.client import CoordinatorClient as Client
+
+    sessions: set[str] = set()  # one a round: the second is the one to die in
+    answer, upload, masked = Client.answer_leg, Client.upload_masked, Client._masked
+    afterwards = {(0, "after Advertise"), (1, "after shares"), (3, "after Consistency")}
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def answer_leg(self: Client, digest: str, session: str, leg: int, **how: Any) -> None:
+        sessions.add(session)
+        if len(sessions) == 2 and leg == 0 and stage == "before leg 0":
+            die()
+        answer(self, digest, session, leg, **how)
+        if len(sessions) == 2 and (leg, stage) in afterwards:
+            die()
+
+    def upload_masked(self: Client, cleared: Any, **how: Any) -> None:
+        upload(self, cleared, **how)
+        if len(sessions) == 2 and stage == "after the vector":
+            die()
+
+    def parts(self: Client, cleared: Any) -> Iterator[Any]:
+        for count, part in enumerate(masked(self, cleared)):
+            if (
+                len(sessions) == 2 and stage == "in mid-upload" and count == 2
+            ):  # the header and a chunk are on their way
+                time.sleep(0.5)
+                die()
+            yield part
+
+    Client.answer_leg, Client.upload_masked, Client._masked = answer_leg, upload_masked, parts  # type: ignore[method-assign]
