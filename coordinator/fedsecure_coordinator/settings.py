@@ -24,7 +24,7 @@ class LimitSettings(Settings):
     served at once, and ``max_analysts``: analysts; they size the thread pool, each its own share of it.
     ``clock_skew_s``: the most a caller's clock may differ (seconds). ``leg_seconds``: how long a leg of a session under
     masks waits for its nodes (seconds), beside what its bytes take at 32 KiB/s. The first leg waits up to the plan's
-    ``deadlines.exchange``; a node gives a session up after that and five minutes, whatever is set here.
+    ``deadlines.exchange``, since a node may be computing for another run.
     """
 
     max_wait_ms: int = Field(20_000, ge=100, le=300_000)

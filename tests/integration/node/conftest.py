@@ -99,7 +99,17 @@ class Script(CoordinatorServicer):
     def offer(self, plan: Plan) -> None:
         self.plans.append(plan)
 
-    def ask(self, plan: Plan, round_: int = 0, *, exchange: str = "", attempt: int = 0, scale: float = 1.0) -> None:
+    def ask(
+        self,
+        plan: Plan,
+        round_: int = 0,
+        *,
+        exchange: str = "",
+        attempt: int = 0,
+        scale: float = 1.0,
+        about: Callable[[str], dict[str, Any]] = lambda broadcast: {},
+    ) -> None:
+        """``about``: what else the exchange says, of its broadcast's digest."""
         method = build_method(plan)
         name = exchange or method.exchanges[0]
         state = method.init_server(3)
@@ -117,6 +127,7 @@ class Script(CoordinatorServicer):
                 broadcast_digest=digest,
                 broadcast_bytes=len(data),
                 deadline_unix_ms=deadline + self.clock_ms,
+                **about(digest),
             )
         )
 

@@ -198,16 +198,9 @@ class MaskedScript(CoordinatorServicer):
 
     def ask(self, plan: Any, round_: int = 0, *, result: Callable[[str], bytes] = lambda _: b"", **how: Any) -> None:
         """Ask for a contribution under the masks of the cohort. ``result``: what is announced, of the broadcast."""
-        digest = how.pop("cohort", None)
-        with self.script.lock:
-            before = len(self.script.work)
-        held, self.script.work = self.script.work, []
-        self.script.ask(plan, round_, **how)
-        (work,) = self.script.work
-        work.cohort_digest = self.cohort.digest if digest is None else digest
-        work.result = result(work.broadcast_digest)
-        self.script.work = [*held, work]
-        assert len(self.script.work) == before + 1
+        cohort = how.pop("cohort", None)
+        digest = self.cohort.digest if cohort is None else cohort
+        self.script.ask(plan, round_, about=lambda sent: {"cohort_digest": digest, "result": result(sent)}, **how)
 
     def schema(self, key: Any) -> Schema:
         plan, work = self._about(key)
