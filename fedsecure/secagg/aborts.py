@@ -30,6 +30,7 @@ class AbortCode(IntEnum):
     ALREADY_RELEASED = 10
     DEADLINE = 11
     BAD_SUM = 12
+    WITHDRAWN = 13
 
 
 #: What travels beside each code.
@@ -43,10 +44,11 @@ _WORDS = {
     AbortCode.BAD_VECTOR: "a masked vector is not what is due",
     AbortCode.BAD_TRANSCRIPT: "a message does not fit what went before",
     AbortCode.TOO_FEW_NODES: "fewer nodes are left than must be there to the end",
-    AbortCode.REPLAYED: "the round is older than one that was begun",
+    AbortCode.REPLAYED: "the round is older than one that was begun, or was tried too often",
     AbortCode.ALREADY_RELEASED: "this sum was unmasked before",
     AbortCode.DEADLINE: "the session's deadline has passed",
     AbortCode.BAD_SUM: "the sum lies outside what its contributors can give",
+    AbortCode.WITHDRAWN: "the institution does not allow the run any more",
 }
 #: Names that parts of ``fedsecure.crypto`` use for what is one of the codes.
 _SYNONYMS = {"TOO_FEW_SHARES": AbortCode.TOO_FEW_NODES}

@@ -1,7 +1,7 @@
-"""What a node must remember of its sessions for good: the rounds it began, and the sums it helped to unmask.
+"""What a node must remember of its sessions for good: the rounds it began, how often, and the sums it helped to unmask.
 
-Keys are gone when a session ends; this is not. Without it a coordinator could go back to a round, or let a node unmask
-two sums of one contribution, whose difference is somebody's vector.
+Keys are gone when a session ends; this is not. Without it a coordinator could go back to a round, have one contribution
+masked without end, or let a node unmask two sums of it, whose difference is somebody's vector.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from typing import Protocol
 
 from fedsecure.errors import SecAggError
 
-__all__ = ["MemoryOnly", "SessionMemory", "already_released", "replayed"]
+__all__ = ["MOST_SESSIONS", "MemoryOnly", "SessionMemory", "already_released", "begun_too_often", "replayed"]
+
+#: Sessions of one triple that a node begins, in all: a coordinator opens three over the same contributions, and asks
+#: for those three times.
+MOST_SESSIONS = 9
 
 
 class SessionMemory(Protocol):
     """A triple is (experiment, purpose, round). Both writing calls are durable before they return."""
 
     def begin(self, experiment: str, purpose: str, round_: int, /) -> None:
-        """Note that a session of this triple begins; again is fine. Raises ``SecAggError``: REPLAYED for a round lower
-        than the highest begun of this experiment and purpose, ALREADY_RELEASED for a released triple."""
+        """Count a session of this triple that begins. Raises ``SecAggError``, and counts nothing: REPLAYED for a round
+        lower than the highest begun of this experiment and purpose, and when ``MOST_SESSIONS`` of this triple were
+        begun; ALREADY_RELEASED for a released triple."""
         ...
 
     def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes, /) -> None:
@@ -36,6 +41,7 @@ class MemoryOnly:
 
     def __init__(self) -> None:
         self._highest: dict[tuple[str, str], int] = {}
+        self._begun: dict[tuple[str, str, int], int] = {}
         self._released: dict[tuple[str, str, int], bytes] = {}
 
     def begin(self, experiment: str, purpose: str, round_: int, /) -> None:
@@ -45,7 +51,11 @@ class MemoryOnly:
         highest = self._highest.get((experiment, purpose), round_)
         if round_ < highest:
             raise replayed(purpose, round_, highest)
+        begun = self._begun.get((experiment, purpose, round_), 0)
+        if begun >= MOST_SESSIONS:
+            raise begun_too_often(purpose, round_)
         self._highest[experiment, purpose] = round_
+        self._begun[experiment, purpose, round_] = begun + 1
 
     def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes, /) -> None:
         """As in ``SessionMemory``."""
@@ -67,8 +77,16 @@ def already_released(purpose: str, round_: int) -> SecAggError:
 
 
 def replayed(purpose: str, round_: int, highest: int) -> SecAggError:
-    """The one wording of REPLAYED."""
+    """The wording of REPLAYED for a round that is over."""
     return SecAggError(
         f"REPLAYED: a session of {purpose} in round {round_}, after round {highest} was begun",
         hint="the coordinator went back: its store may have been restored from an old copy",
+    )
+
+
+def begun_too_often(purpose: str, round_: int) -> SecAggError:
+    """The wording of REPLAYED for a sum that was tried often enough."""
+    return SecAggError(
+        f"REPLAYED: a session of {purpose} in round {round_}, after {MOST_SESSIONS} others (allowed: {MOST_SESSIONS})",
+        hint="the coordinator goes beyond its own limit, or was restarted too often; ask its operator",
     )

@@ -274,7 +274,7 @@ class Session:
         answered = {node for node, leg in self._taken if leg == machine.leg}
         if machine.leg not in COUNTS_ANYWAY:
             answered -= set(machine.dropped)
-        if len(answered | waiting) < (config.min_survivors if machine.leg == VECTORS else config.threshold):
+        if len(answered | waiting) < (config.min_survivors if machine.leg <= VECTORS else config.threshold):
             for other in waiting:
                 machine.drop(other, "was not waited for, since too few others are left")
             waiting = frozenset()

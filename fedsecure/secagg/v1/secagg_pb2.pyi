@@ -34,6 +34,7 @@ class AbortCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ABORT_CODE_ALREADY_RELEASED: _ClassVar[AbortCode]
     ABORT_CODE_DEADLINE: _ClassVar[AbortCode]
     ABORT_CODE_BAD_SUM: _ClassVar[AbortCode]
+    ABORT_CODE_WITHDRAWN: _ClassVar[AbortCode]
 WEIGHTING_NONE: Weighting
 WEIGHTING_PUBLIC: Weighting
 WEIGHTING_COUNTS: Weighting
@@ -53,6 +54,7 @@ ABORT_CODE_REPLAYED: AbortCode
 ABORT_CODE_ALREADY_RELEASED: AbortCode
 ABORT_CODE_DEADLINE: AbortCode
 ABORT_CODE_BAD_SUM: AbortCode
+ABORT_CODE_WITHDRAWN: AbortCode
 
 class Signed(_message.Message):
     __slots__ = ("payload", "signature", "signer")

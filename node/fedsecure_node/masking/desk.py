@@ -14,6 +14,7 @@ from fedsecure.errors import (
     CertificateError,
     FedSecureError,
     LocalProtocolError,
+    PolicyError,
     ReleaseLogError,
     SecAggError,
     StoreError,
@@ -30,10 +31,10 @@ from fedsecure.secagg.vectors import Masked
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import ClearedVectors, Gate
 from fedsecure_node.keys import ExchangeKey
-from fedsecure_node.link.client import SLOWEST_LINE
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.absences import absence_lines, masked_rounds
 from fedsecure_node.log.releases import Release
+from fedsecure_node.masking.lifetime import Lifetime, longest_s
 from fedsecure_node.masking.memory import StoredMemory
 from fedsecure_node.masking.opened import Answer, OpenSession
 from fedsecure_node.masking.prepared import prepare
@@ -44,8 +45,6 @@ from fedsecure_node.store.store import Store, now_ms
 
 __all__ = ["LegDesk"]
 
-#: The legs after the first are short; what they take at most beside the bytes (seconds).
-LEGS_S = 300.0
 #: What is said once the coordinator took the answer to each leg.
 _TAKEN = (
     "its keys for this session are advertised",
@@ -103,11 +102,11 @@ class LegDesk:
         """Digests of the plans whose sessions go on and wait for their next leg. Until their deadline the node begins
         no other computation, since the other nodes of a cohort would wait for its answer. It does answer the legs of
         other sessions: else two nodes that are in two sessions could wait for one another."""
-        return frozenset(plan for plan, s in self._open.items() if s.is_going_on and s.until_ms > now_ms())
+        return frozenset(plan for plan, s in self._open.items() if s.is_going_on and s.left_s > 0)
 
     def is_under_way(self) -> bool:
         """Whether the next leg of a session comes within seconds, so that nothing slow is to be begun."""
-        return any(s.is_under_way and s.until_ms > now_ms() for s in self._open.values())
+        return any(s.is_under_way and s.left_s > 0 for s in self._open.values())
 
     def answer(self, leg: pb.Leg, link: Link) -> bool:
         """Answer one leg, or leave its session and tell the coordinator by a fixed code. Returns False while the policy
@@ -126,6 +125,9 @@ class LegDesk:
             return False
         except (CertificateError, ReleaseLogError, StoreError):
             raise
+        except PolicyError as error:
+            self._abort(leg, SecAggError(f"WITHDRAWN: {error}"), link)
+            raise
         except FedSecureError as error:
             self._abort(leg, SecAggError(str(error)), link)
             raise
@@ -133,14 +135,13 @@ class LegDesk:
         return True
 
     def expire(self) -> None:
-        """End the sessions whose deadline has passed, or whose run the node left. To be called now and then."""
+        """End the sessions whose time is up, or whose run the node left. To be called now and then."""
         active = self._store.runs.active() if self._open else []
         for plan, session in list(self._open.items()):
             if plan not in active:
                 self.close(plan, "the node takes no further part in the run")
-            elif session.is_going_on and session.machine.expire():
-                self._say("session-left", session.release, "its session ends here: its deadline has passed")
-                del self._open[plan]
+            elif session.is_going_on and session.left_s <= 0:
+                self.close(plan, "its deadline has passed")
 
     def close(self, plan: str, why: str) -> None:
         """End the session of a run, if one is open: its keys are overwritten."""
@@ -168,8 +169,6 @@ class LegDesk:
         if known is None:
             known = self._step(about, session, leg)
             session.keep(leg.leg, leg.message, known)
-        if leg.leg == 0:
-            self._wait_for(about.plan, session)
         return session, known
 
     def _admit(self, leg: pb.Leg) -> _Contribution:
@@ -211,8 +210,10 @@ class LegDesk:
             state_digest=bytes.fromhex(finished.broadcast),
             prev_result=self._store.sessions.asked(about.key).previous,
         )
-        machine = SecAggNode(due, self._identity, vectors, self._memory, now_ms=self._now, threads=self._threads)
-        session = OpenSession(about.release, leg.config_digest, machine)
+        nbytes = sum(stream.spec.nbytes for stream in masks.streams)
+        lifetime = Lifetime(longest_s(about.plan.deadlines.exchange, nbytes, masks.nodes), self._now)
+        machine = SecAggNode(due, self._identity, vectors, self._memory, now_ms=lifetime.now_ms, threads=self._threads)
+        session = OpenSession(about.release, leg.config_digest, machine, lifetime)
         self._open[leg.plan_digest] = session
         nodes = f"{masks.nodes} nodes of cohort {masks.manifest.cohort}"
         self._say("session", about.release, f"a session of {about.plan.name}, {about.key} begins, of up to {nodes}")
@@ -281,14 +282,7 @@ class LegDesk:
 
     def _left_s(self, leg: pb.Leg, session: OpenSession) -> float:
         """Seconds until the leg, or the session, is over; at least one."""
-        return max(min(leg.deadline_unix_ms - self._now(), session.until_ms - now_ms()) / 1000, 1.0)
-
-    def _wait_for(self, plan: Plan, session: OpenSession) -> None:
-        """Set until when the session is waited for: its own deadline, or what its legs can take if that is later."""
-        config = session.machine.config
-        assert config is not None, "the configuration was accepted"
-        longest_s = plan.deadlines.exchange + LEGS_S + config.nbytes / SLOWEST_LINE
-        session.until_ms = min(config.deadline_ms - self._clock_ms, now_ms() + int(1000 * longest_s))
+        return max(min((leg.deadline_unix_ms - self._now()) / 1000, session.left_s), 1.0)
 
     def _say(self, event: str, release: Release, text: str) -> None:
         self._reporter.say(event, f"release {release.number}: {text}", release=release.number, plan=release.key.plan)

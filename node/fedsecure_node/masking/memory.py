@@ -6,7 +6,7 @@ back to an older copy shows there.
 
 from __future__ import annotations
 
-from fedsecure.secagg.memory import already_released, replayed
+from fedsecure.secagg.memory import MOST_SESSIONS, already_released, begun_too_often, replayed
 from fedsecure_node.store.sessionbook import SessionBook
 
 __all__ = ["StoredMemory"]
@@ -26,6 +26,8 @@ class StoredMemory:
             highest = self._book.highest(experiment, purpose)
             if highest is not None and round_ < highest:
                 raise replayed(purpose, round_, highest)
+            if self._book.begun(experiment, purpose, round_) >= MOST_SESSIONS:
+                raise begun_too_often(purpose, round_)
             self._book.begin(experiment, purpose, round_)
 
     def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes) -> None:

@@ -10,6 +10,7 @@ from fedsecure.secagg.node import NodeState, SecAggNode
 from fedsecure.secagg.vectors import Masked
 from fedsecure_node.egress import ClearedVectors
 from fedsecure_node.log.releases import Release
+from fedsecure_node.masking.lifetime import Lifetime
 
 __all__ = ["Answer", "OpenSession"]
 
@@ -17,14 +18,14 @@ Answer = bytes | ClearedVectors
 
 
 class OpenSession:
-    """``digest``: of the configuration (hexadecimal), which names the session. ``until_ms``: Unix time by this
-    machine's clock until when the node waits for the session's next leg and does nothing else."""
+    """``digest``: of the configuration (hexadecimal), which names the session. ``lifetime``: what ``machine`` takes its
+    time from."""
 
-    def __init__(self, release: Release, digest: str, machine: SecAggNode) -> None:
+    def __init__(self, release: Release, digest: str, machine: SecAggNode, lifetime: Lifetime) -> None:
         self.release = release
         self.digest = digest
         self.machine = machine
-        self.until_ms = 0
+        self._lifetime = lifetime
         self._answers: dict[int, tuple[bytes, Answer]] = {}
 
     @property
@@ -37,6 +38,12 @@ class OpenSession:
         """Whether the next leg comes within seconds: from the second on, nobody computes meanwhile."""
         return self.is_going_on and self.machine.state not in (NodeState.IDLE, NodeState.ADVERTISED)
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until it has to be over; <= 0 when its time is up."""
+        config = self.machine.config
+        return self._lifetime.left_s(None if config is None else config.deadline_ms)
+
     def known(self, leg: int, message: bytes) -> Answer | None:
         """The answer that was given to this very message before: the connection broke, or the coordinator restarted."""
         digest, answer = self._answers.get(leg, (b"", b""))
@@ -45,6 +52,8 @@ class OpenSession:
     def step(self, leg: int, message: bytes) -> bytes | Masked:
         """The machine's answer to a message that was not answered yet. Raises ``SecAggError``; the session is over
         then."""
+        if self.is_going_on and self.left_s <= 0:
+            raise SecAggError("DEADLINE: the session's time is up", hint="the next session has new keys")
         return self.machine.answer(leg, message)
 
     def keep(self, leg: int, message: bytes, answer: Answer) -> None:

@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS asked (
   PRIMARY KEY (digest, round, step, attempt)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS sessions (
-  experiment TEXT NOT NULL, purpose TEXT NOT NULL, round INTEGER NOT NULL, released BLOB,
+  experiment TEXT NOT NULL, purpose TEXT NOT NULL, round INTEGER NOT NULL, released BLOB, begun INTEGER NOT NULL,
   PRIMARY KEY (experiment, purpose, round)
 ) STRICT;
 """

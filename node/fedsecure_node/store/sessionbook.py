@@ -59,8 +59,20 @@ class SessionBook:
         return None if row is None or row["round"] is None else int(row["round"])
 
     def begin(self, experiment: str, purpose: str, round_: int) -> None:
-        """Keep that a session of this triple was begun. Idempotent."""
-        self._db.write("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, NULL)", (experiment, purpose, round_))
+        """Count a session of this triple that begins."""
+        self._db.write(
+            "INSERT INTO sessions VALUES (?, ?, ?, NULL, 1) ON CONFLICT (experiment, purpose, round)"
+            " DO UPDATE SET begun = begun + 1",
+            (experiment, purpose, round_),
+        )
+
+    def begun(self, experiment: str, purpose: str, round_: int) -> int:
+        """How many sessions of this triple were begun."""
+        row = self._db.row(
+            "SELECT begun FROM sessions WHERE experiment = ? AND purpose = ? AND round = ?",
+            (experiment, purpose, round_),
+        )
+        return int(row["begun"]) if row else 0
 
     def released(self, experiment: str, purpose: str, round_: int) -> bytes | None:
         """T3 of the sum of this triple that this node helped to unmask, or ``None``."""
@@ -73,7 +85,7 @@ class SessionBook:
     def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes) -> bool:
         """Keep T3, unless there is one already. Returns whether it was kept."""
         changed = self._db.write(
-            "INSERT INTO sessions VALUES (?, ?, ?, ?) ON CONFLICT (experiment, purpose, round)"
+            "INSERT INTO sessions VALUES (?, ?, ?, ?, 0) ON CONFLICT (experiment, purpose, round)"
             " DO UPDATE SET released = excluded.released WHERE released IS NULL",
             (experiment, purpose, round_, transcript3),
         )

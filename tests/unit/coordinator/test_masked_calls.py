@@ -21,9 +21,9 @@ def details(office, kind):
 def in_leg(masked_run, masked_plan):
     """``in_leg(2)``: a run whose session waits for everybody in this leg; ``run.leg("a")`` is what a is to answer."""
 
-    def make(leg, **office):
+    def make(leg, *, min_nodes=3, **office):
         run = masked_run(**office)
-        run.digest = run.open(masked_plan(rounds=1))
+        run.digest = run.open(masked_plan(min_nodes=min_nodes, rounds=1))
         run.vanish |= dict.fromkeys("abcd", leg)
 
         def waiting():
@@ -156,6 +156,26 @@ def test_a_node_that_aborts_is_out_with_its_code(in_leg):
     assert done["dropped"]["d"].startswith("BAD_SHARE: shares do not open")
     with pytest.raises(SecAggError, match="a Abort message of 4096 bytes"):
         run.calls.answer(pb.LegAnswer(**about(due, "d"), leg=2, abort=bytes(4096)))
+
+
+@pytest.mark.parametrize("leg", [0, 1, 2])
+def test_nobody_is_waited_for_where_the_sum_cannot_have_its_nodes_any_more(in_leg, leg):
+    """All four must be in the sum, by the plan; three would do to unmask it. No clock goes on."""
+    run = in_leg(leg, min_nodes=4)
+    told = abort_bytes(SecAggError("WITHDRAWN: what the institution alone knows"))
+    run.calls.answer(pb.LegAnswer(**about(run.leg("d"), "d"), leg=leg, abort=told))
+    run.pump(run.digest, lambda: details(run.office, "session-failed"), tick_ms=0, seconds=20)
+    reason = details(run.office, "session-failed")[0]["reason"]
+    assert reason.startswith("TOO_FEW_NODES: ")
+    assert "d: WITHDRAWN: the institution does not allow the run any more" in reason
+    assert "what the institution alone knows" not in reason
+
+
+def test_for_the_signatures_of_a_sum_fewer_nodes_are_enough(in_leg):
+    run = in_leg(3, min_nodes=4)
+    told = abort_bytes(SecAggError("WITHDRAWN: by its policy"))
+    run.calls.answer(pb.LegAnswer(**about(run.leg("d"), "d"), leg=3, abort=told))
+    assert finish(run)["survivors"] == list("abcd")
 
 
 def test_who_is_not_in_a_session_gets_nothing_of_it(in_leg):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.errors import SecAggError
+from fedsecure.rounds.transitions import MAX_ATTEMPTS
+from fedsecure.secagg.memory import MOST_SESSIONS, MemoryOnly
+from fedsecure_coordinator.masking.sessions import MAX_SESSIONS
 from fedsecure_node.masking.memory import StoredMemory
 from fedsecure_node.store.sessionbook import Asked
 from fedsecure_node.store.store import Store
@@ -50,6 +53,41 @@ def test_a_lower_round_is_refused_in_the_next_process_too(memory, anew):
     for each in (memory, anew()):
         with pytest.raises(SecAggError, match="^REPLAYED: a session of update in round 2, after round 3"):
             each.begin(RUN, "update", 2)
+
+
+def test_a_node_begins_what_a_coordinator_needs_and_no_more():
+    assert MOST_SESSIONS == MAX_SESSIONS * MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize("kind", ["stored", "in memory"])
+def test_one_session_too_many_of_a_triple(kind, memory):
+    memory = memory if kind == "stored" else MemoryOnly()
+    for _ in range(MOST_SESSIONS):
+        memory.begin(RUN, "update", 1)
+    for _ in range(2):
+        with pytest.raises(SecAggError, match=rf"^REPLAYED: .* update in round 1, after {MOST_SESSIONS} others"):
+            memory.begin(RUN, "update", 1)
+    memory.begin(RUN, "statistics", 1)
+    memory.begin(OTHER, "update", 1)
+    memory.release(RUN, "update", 1, T3)  # a session that was begun in time may end
+    memory.begin(RUN, "update", 2)
+
+
+def test_sessions_of_earlier_processes_count(memory, anew):
+    for number in range(MOST_SESSIONS):
+        (memory if number % 2 else anew()).begin(RUN, "update", 1)
+    for each in (memory, anew()):
+        with pytest.raises(SecAggError, match="^REPLAYED"):
+            each.begin(RUN, "update", 1)
+
+
+def test_a_session_that_is_refused_does_not_count(memory):
+    memory.begin(RUN, "update", 3)
+    for _ in range(MOST_SESSIONS):
+        with pytest.raises(SecAggError, match="^REPLAYED"):
+            memory.begin(RUN, "update", 2)
+    for _ in range(MOST_SESSIONS - 1):
+        memory.begin(RUN, "update", 3)
 
 
 def test_released_once_and_never_begun_again(memory, anew):

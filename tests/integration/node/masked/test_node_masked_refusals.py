@@ -142,7 +142,7 @@ def test_a_policy_withdrawn_between_ready_and_the_vector(site, script, cohort, m
     assert node.error is None, node.text
     session = script.sums.session
     assert session.aborted is not None
-    assert session.aborted.code is AbortCode.UNSPECIFIED
+    assert session.aborted.code is AbortCode.WITHDRAWN
     assert [leg for leg, _ in session.answers] == [0, 1], "the vector never left"
     assert script.sums.chunks == 0
     assert kinds(site) == READY
@@ -162,7 +162,7 @@ def test_an_approval_withdrawn_after_the_vector_gives_no_share(site, script, coh
     node = site.start()
     node.until(lambda: script.refusals)
     node.end()
-    assert script.sums.session.aborted is not None
+    assert script.sums.session.aborted.code is AbortCode.WITHDRAWN
     assert script.sums.session.sums is None
     assert kinds(site) == [*READY, "masked"]
 

@@ -8,8 +8,14 @@ import pytest
 
 from fedsecure.cli import run as command
 from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.memory import MOST_SESSIONS
+from fedsecure_node.masking import lifetime
 
 READY = ["release", "sending", "acknowledged"]
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
 
 
 def kinds(site):
@@ -18,11 +24,12 @@ def kinds(site):
 
 @pytest.fixture
 def waits(site, script, cohort, session_of):
-    """waits(plan): the node answered leg 0 of a session whose other nodes are busy; the node and the session."""
+    """waits(plan): the node answered leg 0 of a session whose other nodes are busy; the node and the session.
+    ``lasts_ms``: from when it is opened to its deadline."""
 
-    def begin(plan, **changes):
+    def begin(plan, *, lasts_ms=120_000):
         def make(plan, work):
-            session = session_of(cohort, plan, work, **changes)
+            session = session_of(cohort, plan, work, deadline_ms=now_ms() + lasts_ms)
             session.held = True
             return session
 
@@ -52,14 +59,50 @@ def test_a_plan_that_is_refused_meanwhile(site, script, masked_plan, waits):
 
 def test_a_deadline_that_passes_and_the_session_after_it(site, script, cohort, masked_plan, waits, session_of):
     plan = masked_plan()
-    soon = time.time_ns() // 1_000_000 + 12_000
-    node, session = waits(plan, deadline_ms=soon)
+    node, session = waits(plan, lasts_ms=8_000)
     node.until(lambda: "its deadline has passed" in node.text)
     assert [leg for leg, _ in session.answers] == [0]
     script.sums.sessions.append(session_of(cohort, plan, session.work, 1))
     node.until(lambda: script.sums.session.sums)
     node.end()
     assert kinds(site) == [*READY, "masked", "unmasked"]
+
+
+@pytest.mark.parametrize("shift_ms", [-240_000, 240_000])
+def test_a_deadline_that_is_days_away_by_a_clock_that_is_wrong(
+    site, script, cohort, masked_plan, waits, session_of, monkeypatch, shift_ms
+):
+    """The coordinator's word does not keep keys alive for longer than the plan gives the legs of a session."""
+    monkeypatch.setattr(lifetime, "LEGS_S", 2.0)
+    script.clock_ms = shift_ms
+    plan = masked_plan(deadlines={"exchange": 1})
+    node, session = waits(plan, lasts_ms=6 * 86_400_000)
+    node.until(lambda: "its deadline has passed" in node.text)
+    assert [leg for leg, _ in session.answers] == [0]
+    monkeypatch.undo()
+    script.sums.sessions.append(session_of(cohort, plan, session.work, 1, deadline_ms=now_ms() + 600_000))
+    node.until(lambda: script.sums.session.sums)
+    node.end()
+    assert kinds(site) == [*READY, "masked", "unmasked"]
+
+
+def test_one_session_too_many_of_a_contribution(site, script, cohort, masked_plan, waits, session_of):
+    """Those that were begun before the node was started again count."""
+    plan = masked_plan()
+    node, session = waits(plan)
+    for number in range(1, MOST_SESSIONS + 1):
+        if number == MOST_SESSIONS - 2:
+            node.end()
+            node = site.start()
+        made = session_of(cohort, plan, session.work, number)
+        made.held = True
+        script.sums.sessions.append(made)
+        node.until(lambda made=made: made.answers or made.aborted)
+    node.end()
+    assert [bool(s.answers) for s in script.sums.sessions] == [True] * MOST_SESSIONS + [False]
+    assert made.aborted.code is AbortCode.REPLAYED
+    assert f"after {MOST_SESSIONS} others" in node.text
+    assert kinds(site) == READY
 
 
 def test_another_session_takes_its_place(site, script, cohort, masked_plan, waits, session_of):
