@@ -21,8 +21,8 @@ from fedsecure.crypto.secretbytes import SECRET_BYTES, wipe
 
 __all__ = ["BLOCK", "Mask", "Prg", "add_masks"]
 
-#: Elements of 32 bits that are masked at a time, and half as many of 64: with zeros and keystream they fill 384 KiB of a
-#: processor's second-level cache. Larger blocks cost more in page faults, smaller ones in calls.
+#: Elements of 32 bits that are masked at a time, and half as many of 64: with zeros and keystream they fill 384 KiB of
+#: a processor's second-level cache. Larger blocks cost more in page faults, smaller ones in calls.
 BLOCK = 1 << 15
 #: The longest keystream (bytes): ChaCha20's counter has 32 bits and counts 64 bytes.
 MAX_BYTES = 1 << 38

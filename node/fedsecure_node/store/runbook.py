@@ -128,6 +128,19 @@ class RunBook:
                 hint="the coordinator lost its state or misbehaves; ask its operator",
             )
 
+    def check_fresh(self, key: ExchangeKey, broadcast: str) -> None:
+        """Refuse a broadcast that this exchange was computed from in another round already: under masks, two sums of
+        one model whose survivors differ by a node differ by what that node made of it."""
+        row = self._db.row(
+            "SELECT round FROM exchanges WHERE digest = ? AND step = ? AND round != ? AND broadcast = ? LIMIT 1",
+            (key.plan, key.step, key.round, broadcast),
+        )
+        if row is not None:
+            raise RemoteProtocolError(
+                f"{key}: the coordinator sends the same model as in round {row['round'] + 1}, for another masked sum",
+                hint="two sums of one model can be subtracted; ask the coordinator's operator",
+            )
+
     def local_for(self, key: ExchangeKey) -> tuple[str, Tensors]:
         """Local state that an exchange starts from: a further attempt starts where the first one did."""
         row = self._db.row(

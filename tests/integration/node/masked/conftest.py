@@ -197,9 +197,11 @@ class MaskedScript(CoordinatorServicer):
             setattr(self, call, getattr(script, call))
 
     def ask(self, plan: Any, round_: int = 0, *, result: Callable[[str], bytes] = lambda _: b"", **how: Any) -> None:
-        """Ask for a contribution under the masks of the cohort. ``result``: what is announced, of the broadcast."""
+        """Ask for a contribution under the masks of the cohort, of another model in each round. ``result``: what is
+        announced, of the broadcast."""
         cohort = how.pop("cohort", None)
         digest = self.cohort.digest if cohort is None else cohort
+        how.setdefault("scale", 1 - round_ / 64)
         self.script.ask(plan, round_, about=lambda sent: {"cohort_digest": digest, "result": result(sent)}, **how)
 
     def schema(self, key: Any) -> Schema:

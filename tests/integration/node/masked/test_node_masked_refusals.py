@@ -127,6 +127,20 @@ def test_an_announced_sum_that_does_not_fit(site, script, cohort, masked_plan, c
     assert len(script.sums.sessions) == 1
 
 
+def test_the_same_model_for_a_second_masked_sum(site, script, cohort, masked_plan):
+    """The two sums could be subtracted: with a node left out of one of them, the rest is what it made of the model."""
+    script.offer(plan := masked_plan())
+    script.sums.ask(plan)
+    node = site.start()
+    node.until(lambda: script.sums.session and script.sums.session.sums)
+    script.sums.ask(plan, 1, scale=1.0, result=script.sums.session.result)
+    node.until(lambda: script.refusals)
+    node.end()
+    assert "sends the same model as in round 1, for another masked sum" in script.refusals[0][1]
+    assert node.text.count("computing") == 1
+    assert len(script.sums.sessions) == 1
+
+
 def test_a_policy_withdrawn_between_ready_and_the_vector(site, script, cohort, masked_plan):
 
     def withdrawn(leg):
