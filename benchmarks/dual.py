@@ -55,13 +55,15 @@ class Cell:
     encoders: str = "shared"
     alpha_inter: float = 1.0
     alpha_intra: float = 2.0
+    e_step: str = "round"
     constants: Constants = field(default=CONSTANTS)
 
     @property
     def label(self) -> str:
         if self.method != "fedspm":
             return self.method
-        return f"fedspm-{'1x' if self.encoders == 'shared' else 'cx'}-c{self.components}"
+        batch = "-batch" if self.e_step == "batch" else ""
+        return f"fedspm-{'1x' if self.encoders == 'shared' else 'cx'}-c{self.components}{batch}"
 
     @property
     def name(self) -> str:
@@ -108,7 +110,8 @@ class Cell:
         if self.method == "feddrm":
             return {"name": "feddrm", "router": router, **steps}
         return {
-            "name": "fedspm", "components": self.components, "encoders": self.encoders, "router": router, **steps,
+            "name": "fedspm", "components": self.components, "encoders": self.encoders, "e_step": self.e_step,
+            "router": router, **steps,
         }  # fmt: skip
 
 
@@ -137,6 +140,17 @@ def table_two(seeds: list[int]) -> Iterator[Cell]:
                 yield Cell(method, seed, components=components, alpha_inter=inter, alpha_intra=intra)
 
 
+def table_why(seeds: list[int]) -> Iterator[Cell]:
+    """What may put FedSPM behind FedDRM: the rate that a component's head sees, the E-step, the number of rounds."""
+    faster, longer = replace(CONSTANTS, lr=2 * CONSTANTS.lr), replace(CONSTANTS, rounds=2 * CONSTANTS.rounds)
+    for seed in seeds:
+        yield Cell("fedspm", seed, components=2, constants=faster)
+        yield Cell("feddrm", seed, constants=faster)
+        yield Cell("fedspm", seed, components=2, e_step="batch")
+        yield Cell("fedspm", seed, components=2, constants=longer)
+        yield Cell("feddrm", seed, constants=longer)
+
+
 def calibration(seeds: list[int], grid: list[Constants]) -> Iterator[Cell]:
     """FedAvg and FedDRM alone."""
     for seed in seeds:
@@ -148,7 +162,7 @@ def calibration(seeds: list[int], grid: list[Constants]) -> Iterator[Cell]:
 def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("one", "two", "calibrate"))
+    parser.add_argument("table", choices=("one", "two", "why", "calibrate"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--grid", nargs="*", default=[], help="for calibrate: key=value,key=value …")
@@ -161,7 +175,7 @@ def main() -> int:
             grid.append(replace(CONSTANTS, **{k: types[k](v) for k, v in pairs.items()}))
         cells = list(calibration(arguments.seeds, grid))
     else:
-        cells = list({"one": table_one, "two": table_two}[arguments.table](arguments.seeds))
+        cells = list({"one": table_one, "two": table_two, "why": table_why}[arguments.table](arguments.seeds))
     with ThreadPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(run, cells))
     text = table((str(Path(c.name).parent), r) for c, r in zip(cells, results, strict=True))
