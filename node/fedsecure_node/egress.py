@@ -26,6 +26,7 @@ from fedsecure_node.log.masks import MaskedSum, leaving, total_bytes
 from fedsecure_node.log.records import Destination, class_counts, release_body
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.releases import Release
+from fedsecure_node.log.sums import SumNotes
 from fedsecure_node.plans.institution import CurrentPolicy
 from fedsecure_node.store.runbook import Finished
 from fedsecure_node.store.store import Store
@@ -185,6 +186,7 @@ class Gate:
         self._log = log
         self._node = node_id
         self._hold = hold
+        self.sums = SumNotes(log)
 
     def check(
         self, plan: Plan, method: Method, key: ExchangeKey, payload: Payload, counts: Array, policy: Policy
@@ -274,11 +276,6 @@ class Gate:
             for r in self._log.releases().values()
             if r.key.plan == plan_digest and r.state in ("logged", "held", "cleared", "sending")
         ]
-
-    def in_sums(self, plan_digest: str) -> list[Release]:
-        """Releases of a run whose summed half is inside a sum that could be read, in the log's order."""
-        found = self._log.releases().values()
-        return [r for r in found if r.key.plan == plan_digest and r.state == "unmasked"]
 
     def upload_key(self, key: ExchangeKey, payload: Payload) -> pb.UploadKey:
         """The message that names a contribution on the wire."""

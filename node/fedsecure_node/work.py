@@ -20,6 +20,7 @@ from fedsecure_node.link.broadcasts import check_announced, read_broadcast
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.masks import leaving
 from fedsecure_node.log.releases import STATE_WORDS, Release
+from fedsecure_node.masking.settling import settle_sums
 from fedsecure_node.masking.terms import MaskTerms, Terms
 from fedsecure_node.plans.approvals import Verdict, standing
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
@@ -147,6 +148,7 @@ class ExchangeDesk:
             )
         step = method.exchanges.index(work.exchange)
         key = ExchangeKey(work.plan_digest, work.round, step, work.attempt, work.exchange)
+        settle_sums(self._gate, self._reporter, work, method, key, self._node)
         policy = self.allowed(plan, work.plan_digest)
         return _Task(key, plan, method, policy, work, self._terms.check(plan, method, key, work, policy.policy))
 

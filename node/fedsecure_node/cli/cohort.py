@@ -84,10 +84,11 @@ def show(file: FileOrPinned = None, folder: DirOption = Path(), as_json: JsonOpt
 
 
 def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
-    """What is pinned, with who did and when, and who was missing from its sums by the verified log."""
+    """What is pinned, with who did and when, and who was missing from its sums, this node or others, by the verified
+    log."""
     from fedsecure_node.cli.cohort_steps import Site
     from fedsecure_node.cli.releases import read_records
-    from fedsecure_node.log.absences import absence_lines, masked_rounds, missed
+    from fedsecure_node.log.absences import absence_lines, masked_rounds, missed, standing
     from fedsecure_node.log.releases import fold
     from fedsecure_node.store.store import iso_time
 
@@ -97,7 +98,9 @@ def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
     for manifest, row in held:
         sums = masked_rounds(releases, manifest.cohort)
         more = {"pinned": iso_time(row.pinned_ms), "pinned_by": row.pinned_by, "sums": len(sums)}
-        found.append((manifest, {**more, "missed": missed(sums), "findings": absence_lines(sums)}))
+        own = standing(releases, manifest.cohort)
+        findings = [*own.lines(), *absence_lines(sums)]
+        found.append((manifest, {**more, "missed": missed(sums), "own": own.to_json(), "findings": findings}))
     return found
 
 

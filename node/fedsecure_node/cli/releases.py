@@ -53,7 +53,7 @@ def _line(item: Release) -> str:
 
 def _masked(item: Release) -> str:
     """What leaves besides, inside a masked sum."""
-    return f" and {item.masked_bytes} under masks" if item.is_masked else ""
+    return f" and {item.masked_bytes} under masks" if item.is_masked and item.state != "unsummed" else ""
 
 
 def read_records(folder: Path) -> tuple[Record, ...]:

@@ -1,23 +1,24 @@
-"""Who was missing from the sums that this node is inside, as its log tells: a coordinator that leaves a node out of
-every other round learns about that node from the difference."""
+"""Who was missing from the sums that this node is inside, and from which this node was, as its log tells: a coordinator
+that leaves a node out of every other round learns about that node from the difference."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from fedsecure.text import counted
-from fedsecure_node.log.chain import UNMASKED
+from fedsecure_node.log.chain import ANNOUNCED, CLOSED, UNMASKED
 from fedsecure_node.log.releases import Release
 
-__all__ = ["MaskedRound", "absence_lines", "differing", "masked_rounds", "missed"]
+__all__ = ["MaskedRound", "Standing", "absence_lines", "differing", "masked_rounds", "missed", "standing"]
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedRound:
-    """A sum that could be read: the release of this node in it, the cohort by name and its nodes, and U3, whose sum it
-    is."""
+    """A sum that was read or could be: the release of this node in it, the cohort by name and its nodes, and U3, whose
+    sum it is."""
 
     release: int
     plan: str
@@ -37,7 +38,7 @@ def masked_rounds(releases: Iterable[Release], cohort: str = "") -> list[MaskedR
     found = []
     for release in releases:
         for event in release.events:
-            if event.kind == UNMASKED:
+            if event.kind in (UNMASKED, ANNOUNCED):
                 about, key = release.body["secagg"]["cohort"], release.key
                 found.append(
                     MaskedRound(
@@ -86,3 +87,72 @@ def absence_lines(rounds: Iterable[MaskedRound]) -> list[str]:
             f"little from round to round, the difference of two sums is about what {node} sent"
         )
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What became of this node's own contributions. ``contributed``: to how many sums, of which ``sums`` were read with
+    it inside, or could be. ``left_out``: by name those made without it. ``unknown``: those of which it cannot know,
+    since its masked vectors left, and nothing was announced to it."""
+
+    contributed: int
+    sums: int
+    left_out: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "contributed": self.contributed,
+            "sums": self.sums,
+            "left_out": list(self.left_out),
+            "unknown": list(self.unknown),
+        }
+
+    def lines(self) -> list[str]:
+        """For people; empty when each contribution is inside its sum."""
+        if self.contributed == self.sums:
+            return []
+        times = f"this node contributed {counted(self.contributed, 'time')} and was in {counted(self.sums, 'sum')}"
+        out = f"; left out of: {'; '.join(self.left_out)}" if self.left_out else ""
+        unknown = f"; not known, its masked vectors left: {'; '.join(self.unknown)}" if self.unknown else ""
+        return [times + out + unknown]
+
+
+def standing(releases: Iterable[Release], cohort: str = "") -> Standing:
+    """Of the contributions whose exchange is over, those of further attempts at one exchange as one; to the cohort of
+    this name alone, if one is given."""
+    found: dict[tuple[str, int, int], list[Release]] = {}
+    last: dict[str, tuple[int, int]] = {}
+    for release in releases:
+        key = release.key
+        last[key.plan] = max(last.get(key.plan, (0, 0)), (key.round, key.step))
+        if release.is_masked and (not cohort or release.body["secagg"]["cohort"]["name"] == cohort):
+            found.setdefault((key.plan, key.round, key.step), []).append(release)
+    fates = {place: _fate(tries, went_on=last[place[0]] > place[1:]) for place, tries in found.items()}
+    return Standing(
+        sum(1 for fate in fates.values() if fate),
+        sum(1 for fate in fates.values() if fate == "in"),
+        tuple(_name(found[place][-1]) for place, fate in fates.items() if fate == "out"),
+        tuple(_name(found[place][-1]) for place, fate in fates.items() if fate == "unknown"),
+    )
+
+
+def _fate(tries: list[Release], *, went_on: bool) -> str:
+    """``in``, ``out``, ``unknown``, ``none`` where no sum is known to have been made, ``""`` for one that is open or
+    was never contributed. ``went_on``: as later releases show, where the log has no note of its end."""
+    states = {release.state for release in tries}
+    if states & {"unmasked", "announced"}:
+        return "in"
+    closed = [event.body for release in tries for event in release.events if event.kind == CLOSED]
+    if any("announced" in body for body in closed):
+        return "out"
+    if states & {"unread", "unsure"} or (went_on and states & {"masked", "confirmed"}):
+        return "unknown"
+    if any(body["went_on"] for body in closed) or (went_on and "acknowledged" in states):
+        return "out"
+    return "none" if closed and not states & {"acknowledged", "masked", "confirmed"} else ""
+
+
+def _name(release: Release) -> str:
+    return f"{release.body['plan']['name']}, round {release.key.round + 1} {release.key.exchange}"

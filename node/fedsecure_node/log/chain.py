@@ -20,6 +20,9 @@ from fedsecure.errors import CertificateError, ReleaseLogError
 from fedsecure.files import faults
 
 __all__ = [
+    "ANNOUNCED",
+    "CLOSED",
+    "CONFIRMED",
     "FORGOTTEN",
     "GENESIS",
     "HEAD_LABEL",
@@ -48,10 +51,14 @@ FORGOTTEN = "forgotten"
 #: An answer to an analyst's query, before it leaves; and a query that was refused.
 PREDICTION = "prediction"
 PREDICTION_REFUSED = "prediction-refused"
-#: Of a release whose summed half goes under masks: before masked vectors leave, and before this node's shares do, which
-#: let the sum be read.
+#: Of a release whose summed half goes under masks: before masked vectors leave; before this node's confirmation does,
+#: after which others can open the sum without it; before this node's shares do, which let the sum be read; when the
+#: coordinator announces a sum that this node is inside; and when the exchange is over without any of the last two.
 MASKED = "masked"
+CONFIRMED = "confirmed"
 UNMASKED = "unmasked"
+ANNOUNCED = "announced"
+CLOSED = "closed"
 #: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself, the two
 #: of queries each of one query, the others of one release by its number.
 KINDS = (
@@ -64,7 +71,10 @@ KINDS = (
     "unsent",
     "lapsed",
     MASKED,
+    CONFIRMED,
     UNMASKED,
+    ANNOUNCED,
+    CLOSED,
     FORGOTTEN,
     PREDICTION,
     PREDICTION_REFUSED,

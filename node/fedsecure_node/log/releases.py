@@ -8,7 +8,17 @@ from typing import Any
 
 from fedsecure.errors import ConfigError, LocalProtocolError
 from fedsecure_node.keys import MIN_PREFIX, ExchangeKey
-from fedsecure_node.log.chain import FORGOTTEN, MASKED, PREDICTION, PREDICTION_REFUSED, UNMASKED, Record
+from fedsecure_node.log.chain import (
+    ANNOUNCED,
+    CLOSED,
+    CONFIRMED,
+    FORGOTTEN,
+    MASKED,
+    PREDICTION,
+    PREDICTION_REFUSED,
+    UNMASKED,
+    Record,
+)
 
 __all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "find_release", "fold", "next_state"]
 
@@ -18,9 +28,27 @@ TRANSITIONS: dict[str, dict[str, str]] = {
     "held": {"released": "cleared", "refused": "refused", "unsent": "unsent"},
     "cleared": {"sending": "sending", "unsent": "unsent"},
     "sending": {"acknowledged": "acknowledged", "lapsed": "lapsed"},
-    "acknowledged": {MASKED: "masked"},  # one whose summed half is still here
-    "masked": {MASKED: "masked", UNMASKED: "unmasked"},
+    "acknowledged": {MASKED: "masked", CLOSED: "unsummed"},  # one whose summed half is still here
+    # without CONFIRMED before UNMASKED in logs of before it was noted
+    "masked": {
+        MASKED: "masked",
+        CONFIRMED: "confirmed",
+        UNMASKED: "unmasked",
+        ANNOUNCED: "announced",
+        CLOSED: "unread",
+    },
+    "confirmed": {  # and stays so in further sessions: the sum of this one may be read all the same
+        MASKED: "confirmed",
+        CONFIRMED: "confirmed",
+        UNMASKED: "unmasked",
+        ANNOUNCED: "announced",
+        CLOSED: "unsure",
+    },
     "unmasked": {},
+    "announced": {},
+    "unsummed": {},
+    "unread": {ANNOUNCED: "announced"},  # to a node that left the run and came back
+    "unsure": {ANNOUNCED: "announced"},
     "refused": {},
     "unsent": {},
     "lapsed": {},
@@ -31,8 +59,13 @@ STATE_WORDS = {
     "cleared": "released by a person, ready to be sent",
     "sending": "being sent: bytes may have left, no receipt yet",
     "acknowledged": "sent: the coordinator has it",
-    "masked": "sent, its summed half under masks: no sum with it is known to have been read",
+    "masked": "sent, its summed half under masks: no sum with it was read as far as this node knows",
+    "confirmed": "sent, its summed half under masks: a sum with it may have been read: this node confirmed it",
     "unmasked": "sent, its summed half under masks: inside a sum that the coordinator could read",
+    "announced": "sent, its summed half under masks: inside a sum that was read: the coordinator announced it",
+    "unsummed": "sent, but for its summed half, which never left",
+    "unread": "left under masks, and its exchange is over: no sum with it was read as far as this node knows",
+    "unsure": "left under masks, and its exchange is over: a sum with it may have been read: this node confirmed it",
     "refused": "refused by a person: never sent",
     "unsent": "never sent: its exchange ended first",
     "lapsed": "sent in part or whole, without a receipt",
@@ -41,6 +74,8 @@ STATE_WORDS = {
 
 #: Fields of a release's record that say which contribution it is.
 _BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload", "secagg")
+#: Kinds that only a release whose summed half goes under masks can have.
+_OF_MASKS = (MASKED, CONFIRMED, UNMASKED, ANNOUNCED, CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +118,11 @@ class Release:
         """Length of its masked vectors (bytes); 0 when it has none."""
         return sum(int(stream["bytes"]) for stream in self.body["secagg"]["streams"]) if self.is_masked else 0
 
+    @property
+    def is_summed_half_open(self) -> bool:
+        """Whether what becomes of its summed half is not known yet."""
+        return self.is_masked and self.state in ("acknowledged", "masked", "confirmed")
+
     def words(self) -> str:
         """The state in words, with the time until which a person can decide."""
         if self.is_masked and self.state == "acknowledged":
@@ -93,7 +133,7 @@ class Release:
     def brief(self) -> Release:
         """What a daemon keeps of it in memory: its state, which contribution it is, and the sum that it is inside."""
         kept = {name: self.body[name] for name in _BRIEF if name in self.body}
-        return replace(self, body=kept, events=tuple(e for e in self.events if e.kind == UNMASKED))
+        return replace(self, body=kept, events=tuple(e for e in self.events if e.kind in (UNMASKED, ANNOUNCED)))
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``. Rounds and attempts count from 1 there, as everywhere that people read; in the log's own
@@ -138,7 +178,7 @@ def advance(releases: Mapping[int, Release], record: Record) -> Release | None:
 def next_state(release: Release, kind: str) -> str:
     """The state after a record of ``kind``. Raises ``LocalProtocolError`` when the state does not allow it."""
     state = TRANSITIONS[release.state].get(kind)
-    if state is None or (kind == MASKED and not release.is_masked):
+    if state is None or (kind in _OF_MASKS and not release.is_masked):
         raise LocalProtocolError(
             f"release {release.number}: is {STATE_WORDS[release.state]}; it cannot be {kind} now",
             hint="see: fedsecure node releases",

@@ -10,7 +10,7 @@ from fedsecure.errors import ConfigError
 from fedsecure.plan import Plan
 from fedsecure.plan.task import NumericColumn, TableTask
 from fedsecure.tensors import Array, Tensors
-from fedsecure_node.log.chain import UNMASKED
+from fedsecure_node.log.chain import ANNOUNCED, CONFIRMED, UNMASKED
 from fedsecure_node.log.guarantee import guarantee_words
 from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.releases import Release
@@ -20,6 +20,12 @@ from fedsecure_node.preview.sheet import Page, heat_table, histogram_table, key_
 
 __all__ = ["Preview", "make_preview", "write_preview"]
 
+#: What a record of a masked sum tells: when, and of whose sum.
+_OF_THE_SUM = {
+    CONFIRMED: "This node confirmed on {time} the sum over {nodes}: it may have been read since.",
+    UNMASKED: "It could be read on {time}: the sum over {nodes}.",
+    ANNOUNCED: "On {time} the coordinator announced the sum over {nodes}: it was read.",
+}
 #: Rows of a condensed table that the page shows, and the largest matrix shown as a heat table (cells).
 MAX_ROWS, MAX_HEAT = 200, 2500
 
@@ -111,13 +117,15 @@ def _masks(page: Page, release: Release) -> None:
     page.heading("What the coordinator can learn of the sum")
     page.lines(secagg["learns"])
     for event in release.events:
-        if event.kind == UNMASKED:
-            page.text(f"It could be read on {event.time}: the sum over {', '.join(event.body['survivors'])}.")
+        if event.kind in _OF_THE_SUM:
+            nodes = ", ".join(event.body["survivors"])
+            page.text(_OF_THE_SUM[event.kind].format(time=event.time, nodes=nodes))
 
 
 def _sum_words(secagg: Any) -> str:
     cohort = secagg["cohort"]
-    return f"inside a masked sum of at least {cohort['threshold']} of {len(cohort['nodes'])} nodes"
+    least = secagg.get("least", cohort["threshold"])  # releases of before are of no fewer than t
+    return f"inside a masked sum of at least {least} of {len(cohort['nodes'])} nodes"
 
 
 def _images(page: Page, release: Release, plan: Plan, released: Tensors) -> Sheet | None:

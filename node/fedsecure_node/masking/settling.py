@@ -1,0 +1,101 @@
+"""What became of contributions under masks, once the coordinator asks for the next one or the run is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fedsecure.errors import RemoteProtocolError, SecAggError
+from fedsecure.method import Method
+from fedsecure.secagg.results import SessionResult, parse_result
+from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.egress import Gate
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.absences import absence_lines, masked_rounds
+from fedsecure_node.log.releases import Release
+from fedsecure_node.masking.announced import last_masked
+from fedsecure_node.progress import Reporter
+
+__all__ = ["close_sums", "say_differing", "settle_sums"]
+
+#: States in which masked vectors of a release may have left.
+_LEFT = ("masked", "confirmed", "unmasked", "announced", "unread", "unsure")
+
+
+def settle_sums(gate: Gate, reporter: Reporter, work: pb.Exchange, method: Method, key: ExchangeKey, node: str) -> None:
+    """Note what ``work`` tells of the contributions before it: that the coordinator announces a sum with this node in
+    it, or that their exchange is over. What is announced is noted as it is, whether or not it then leads to a refusal.
+    Raises ``RemoteProtocolError`` when the sum is said to hold what never left this node."""
+    ours = gate.sums.of(key.plan)
+    if not ours:
+        return
+    result = _announced(work)
+    about = _announced_of(ours, last_masked(method, key)) if result is not None else None
+    if result is not None and about is not None and node in result.survivors:
+        if about.state not in _LEFT:
+            raise RemoteProtocolError(
+                f"{key}: the announced sum is said to hold release {about.number}, whose summed half never left",
+                hint="the coordinator lost its state or misbehaves; ask its operator; nothing was computed",
+            )
+        if about.state not in ("unmasked", "announced"):
+            _announce(gate, reporter, about, result)
+    for old in gate.sums.open(key.plan):
+        if _place(old.key) < _place(key):
+            _close(gate, reporter, old, key, result if about is not None and old.number == about.number else None)
+
+
+def close_sums(gate: Gate, plan_digest: str, reason: str, *, went_on: bool = False) -> None:
+    """Note that no sum with the open contributions of a run comes any more. ``went_on``: whether the run was completed
+    without them."""
+    for old in gate.sums.open(plan_digest):
+        gate.sums.close(old, reason, went_on=went_on)
+
+
+def say_differing(gate: Gate, reporter: Reporter, release: Release) -> None:
+    """Warn when the last two sums of the exchange of ``release`` differ by one node alone."""
+    rounds = [r for r in masked_rounds(gate.sums.read(release.key.plan)) if r.exchange == release.key.exchange]
+    for line in absence_lines(rounds[-2:]):
+        if line.startswith("warning"):
+            _say(reporter, "differs", release, line)
+
+
+def _announced(work: pb.Exchange) -> SessionResult | None:
+    """``None`` also for one that is malformed, for which the run is left."""
+    try:
+        return parse_result(work.result) if work.result else None
+    except SecAggError:
+        return None
+
+
+def _place(key: ExchangeKey) -> tuple[int, int, int]:
+    """Where an exchange comes in its run."""
+    return key.round, key.step, key.attempt
+
+
+def _announced_of(ours: Iterable[Release], last: tuple[int, int] | None) -> Release | None:
+    """This node's last contribution to the exchange that was announced."""
+    found = [r for r in ours if (r.key.round, r.key.step) == last]
+    return found[-1] if found else None
+
+
+def _announce(gate: Gate, reporter: Reporter, about: Release, result: SessionResult) -> None:
+    gate.sums.announce(about, transcript3=result.transcript3, survivors=result.survivors)
+    count = len(result.survivors)
+    _say(reporter, "announced", about, f"the coordinator read the sum over {count} nodes that it is inside")
+    say_differing(gate, reporter, about)
+
+
+def _close(gate: Gate, reporter: Reporter, old: Release, key: ExchangeKey, other: SessionResult | None) -> None:
+    """``other``: what was announced of its exchange, without this node."""
+    gate.sums.close(
+        old,
+        "its exchange is over",
+        went_on=(key.round, key.step) != (old.key.round, old.key.step),
+        transcript3=other.transcript3 if other else b"",
+        survivors=other.survivors if other else (),
+    )
+    if other is not None:
+        _say(reporter, "left-out", old, f"the sum over {len(other.survivors)} nodes is without it")
+
+
+def _say(reporter: Reporter, event: str, release: Release, text: str) -> None:
+    reporter.say(event, f"release {release.number}: {text}", release=release.number, plan=release.key.plan)
