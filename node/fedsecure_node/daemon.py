@@ -22,6 +22,7 @@ from fedsecure_node.egress import Gate
 from fedsecure_node.link.connect import Link
 from fedsecure_node.link.transfer import Backoff
 from fedsecure_node.masking.desk import LegDesk
+from fedsecure_node.masking.settling import close_sums
 from fedsecure_node.progress import Reporter
 from fedsecure_node.serving.desk import QueryDesk
 from fedsecure_node.serving.keeping import ServingKeeper
@@ -117,6 +118,7 @@ class NodeDaemon:
                     self._check()
                     if not self._desks.legs.is_under_way():  # the other nodes of its cohort wait for this one
                         self._desks.plans.tend(link)
+                        self._close_sums()
                     if self._all_done():
                         return True
                     self._take_work(link)
@@ -196,16 +198,23 @@ class NodeDaemon:
         )
         self._desks.legs.close(ended.plan_digest, "the run is over")
         store.plans.set_offered(ended.plan_digest, "completed" if completed else "aborted")
-        self._close_releases(ended.plan_digest, "the run is over")
+        self._close_releases(ended.plan_digest, "the run is over", completed=completed)
         if not completed:
             self._aborted = error
         done = f"plan {ended.plan_digest[:12]}: completed" + (f"; {kept}" if kept else "")
         text = done if completed else str(error)
         self._reporter.say("ended", text, plan=ended.plan_digest, completed=completed)
 
-    def _close_releases(self, digest: str, reason: str) -> None:
+    def _close_releases(self, digest: str, reason: str, *, completed: bool = False) -> None:
         for release in self._desks.gate.open_releases(digest):
             self._desks.gate.close(release, reason)
+        close_sums(self._desks.gate, digest, reason, went_on=completed)
+
+    def _close_sums(self) -> None:
+        """Sums of runs that ended where no exchange was answered: the plan was refused, or an earlier version ran."""
+        for run in self._desks.store.runs.all():
+            if run.state != "active":
+                close_sums(self._desks.gate, run.digest, "the node takes no further part in the run")
 
     def _pause(self, seconds: float) -> None:
         """Wait a little; shorter when a verb changed the store or the daemon is asked to stop."""

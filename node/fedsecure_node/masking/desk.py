@@ -32,12 +32,12 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import ClearedVectors, Gate
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.link.connect import Link
-from fedsecure_node.log.absences import absence_lines, masked_rounds
 from fedsecure_node.log.releases import Release
 from fedsecure_node.masking.lifetime import Lifetime, longest_s
 from fedsecure_node.masking.memory import StoredMemory
 from fedsecure_node.masking.opened import Answer, OpenSession
 from fedsecure_node.masking.prepared import prepare
+from fedsecure_node.masking.settling import say_differing
 from fedsecure_node.masking.terms import MaskTerms
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable
 from fedsecure_node.progress import Reporter
@@ -184,7 +184,7 @@ class LegDesk:
         key = ExchangeKey(leg.plan_digest, leg.round, step, leg.attempt, leg.exchange)
         self._allowed(plan, leg.plan_digest)
         release = self._gate.find(key)
-        if release is None or not release.is_masked or release.state not in ("acknowledged", "masked", "unmasked"):
+        if release is None or not (release.is_summed_half_open or release.state == "unmasked"):
             state = "there is none" if release is None else release.words()
             raise SecAggError(f"BAD_CONFIG: {plan.name}, {key}: no contribution waits for a masked sum: {state}")
         return _Contribution(key, plan, method, release)
@@ -230,7 +230,10 @@ class LegDesk:
                 raise already_released(about.key.exchange, about.key.round) from None
             self._say("masked", about.release, f"its summed half leaves under masks ({made.nbytes} bytes)")
             return cleared
-        if leg.leg == 4:
+        if leg.leg == 3:
+            machine = session.machine
+            self._gate.sums.confirm(about.release, transcript3=machine.transcript3, survivors=machine.survivors)
+        elif leg.leg == 4:
             self._note_unmasked(about, session)
         return made
 
@@ -239,10 +242,7 @@ class LegDesk:
         self._gate.unmask(about.release, transcript3=machine.transcript3, survivors=machine.survivors)
         count = len(machine.survivors)
         self._say("unmasked", about.release, f"the coordinator may read the sum over {count} nodes that it is inside")
-        rounds = [r for r in masked_rounds(self._gate.in_sums(about.key.plan)) if r.exchange == about.key.exchange]
-        for line in absence_lines(rounds[-2:]):
-            if line.startswith("warning"):
-                self._say("differs", about.release, line)
+        say_differing(self._gate, self._reporter, about.release)
 
     # answers on their way
 
