@@ -15,6 +15,7 @@ from fedsecure.condensation.resampling import is_new_draw
 from fedsecure.errors import DataError
 from fedsecure.method import Cancelled, ClientContext
 from fedsecure.models import Network, Parameters
+from fedsecure.optimizers import SGD, Adam, Optimizer
 from fedsecure.plan.methods import FedAFSettings, FedDMSettings
 from fedsecure.randomness import torch_generator
 
@@ -66,7 +67,7 @@ def condense(
                 f"condensation: the loss is not finite at step {step + 1} of {settings.steps}",
                 hint=f"the plan's method.lr_img of {settings.lr_img:g} is too large, or the model has diverged",
             )
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         with torch.no_grad():
@@ -75,10 +76,10 @@ def condense(
     return Condensed(pixels.detach(), first, last)
 
 
-def _optimizer(settings: FedAFSettings | FedDMSettings, pixels: torch.Tensor) -> torch.optim.Optimizer:
+def _optimizer(settings: FedAFSettings | FedDMSettings, pixels: torch.Tensor) -> Optimizer:
     if settings.image_optimizer == "sgd":
-        return torch.optim.SGD([pixels], lr=settings.lr_img, momentum=settings.momentum_img)
-    return torch.optim.Adam([pixels], lr=settings.lr_img)
+        return SGD([pixels], lr=settings.lr_img, momentum=settings.momentum_img)
+    return Adam([pixels], lr=settings.lr_img)
 
 
 class _Matcher:

@@ -14,6 +14,7 @@ from fedsecure.methods.averaging import RECORDS, check_records, means, weighted,
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.sgd import batches, cosine_rate
 from fedsecure.models import Parameters, outputs, standardise
+from fedsecure.optimizers import SGD
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAvgSettings
 from fedsecure.randomness import torch_generator
@@ -69,7 +70,7 @@ class FedAvg(ModelMethod):
         x = standardise(self.plan.task, torch.tensor(data.x, device=ctx.device))  # (n, *shape)
         y = torch.tensor(data.y, device=ctx.device)  # (n,)
         trained = {name: p.clone().requires_grad_(True) for name, p in w.items()}
-        optimizer = torch.optim.SGD(
+        optimizer = SGD(
             list(trained.values()),
             lr=learning_rate(settings, ctx.round, self.plan.rounds),
             momentum=settings.momentum,
@@ -82,7 +83,7 @@ class FedAvg(ModelMethod):
             if ctx.cancelled():
                 raise Cancelled("training was asked to stop")
             index = index.to(ctx.device)  # noqa: PLW2901 - the same batch, on the device
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
             loss = F.cross_entropy(outputs(self.network, trained, x[index])[1], y[index])
             losses.append(float(loss.detach()))
             total = loss + settings.prox_mu / 2 * self._distance(trained, w) if settings.prox_mu else loss

@@ -13,6 +13,7 @@ from fedsecure.errors import DataError
 from fedsecure.method import Cancelled, ServerContext
 from fedsecure.methods.lgkm import SoftLabels, lgkm_loss
 from fedsecure.models import Network, Parameters, outputs
+from fedsecure.optimizers import SGD, Adam, Optimizer
 from fedsecure.plan.methods import ServerTraining
 from fedsecure.randomness import torch_generator
 
@@ -52,7 +53,7 @@ def train_on_condensed(
         for index in _batches(labels, settings, generator):
             if ctx.cancelled():
                 raise Cancelled("training was asked to stop")
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
             parts = _losses(network, trained, images, labels, index.to(labels.device), matching)
             parts["loss"].backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -89,12 +90,10 @@ def _losses(
     return parts
 
 
-def _optimizer(settings: ServerTraining, parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+def _optimizer(settings: ServerTraining, parameters: list[torch.Tensor]) -> Optimizer:
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
-        )
-    return torch.optim.Adam(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+        return SGD(parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay)
+    return Adam(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
 
 
 def _batches(labels: torch.Tensor, settings: ServerTraining, generator: torch.Generator) -> Iterator[torch.Tensor]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
 
 from fedsecure.method import Cancelled, ClientContext
 from fedsecure.models import Parameters
+from fedsecure.optimizers import SGD
 from fedsecure.plan.methods import MStep
 from fedsecure.randomness import torch_generator
 
@@ -48,18 +48,16 @@ class MStepRun:
     ) -> None:
         self._settings, self._what, self._ctx = settings, what, ctx
         self.parameters: Parameters = {name: p.detach().clone().requires_grad_(True) for name, p in start.items()}
-        groups: list[dict[str, Any]] = [
-            {
-                "params": [p for name, p in self.parameters.items() if (name in undecayed) is bare],
-                "weight_decay": 0.0 if bare else settings.weight_decay,
-            }
+        lr = cosine_rate(settings.lr, ctx.round, rounds) if settings.schedule == "cosine" else settings.lr
+        self._optimizers = [
+            SGD(
+                [p for name, p in self.parameters.items() if (name in undecayed) is bare],
+                lr=lr,
+                momentum=settings.momentum,
+                weight_decay=0.0 if bare else settings.weight_decay,
+            )
             for bare in (False, True)
         ]
-        self._optimizer = torch.optim.SGD(
-            [group for group in groups if group["params"]],
-            lr=cosine_rate(settings.lr, ctx.round, rounds) if settings.schedule == "cosine" else settings.lr,
-            momentum=settings.momentum,
-        )
         self._losses: list[float] = []
 
     @staticmethod
@@ -74,7 +72,8 @@ class MStepRun:
         generator = torch_generator(ctx.seed, "batches", self._what, ctx.round)
         for done, index in enumerate(batches(records, settings.batch, settings.steps, generator), start=1):
             self.check(ctx)
-            self._optimizer.zero_grad(set_to_none=True)
+            for optimizer in self._optimizers:
+                optimizer.zero_grad()
             yield index.to(ctx.device)
             ctx.progress(done, settings.steps)
 
@@ -82,7 +81,8 @@ class MStepRun:
         """One step down the gradient of ``loss``."""
         self._losses.append(float(loss.detach()))
         loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
+        for optimizer in self._optimizers:
+            optimizer.step()
 
     def finish(self, name: str) -> Parameters:
         """The parameters after the last step; reports the mean loss as ``name``."""
