@@ -182,7 +182,7 @@ class Desk:
             run = self._offered(node, digest)
             if node not in run.joined:
                 raise RemoteProtocolError(f"node {node} has not joined run {digest[:12]}", hint="join it first")
-            if node not in run.machine.state.present:  # a straggler's sign of life: in again from the next round on
+            if node not in run.machine.state.present:  # a straggler's sign of life: in again
                 registry.feed(digest, NodeJoined(node))
             state = run.machine.state
             if state.phase is Phase.EXCHANGE and node in state.cohort and node not in state.contributed:

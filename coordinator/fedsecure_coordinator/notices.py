@@ -8,6 +8,7 @@ from typing import Any
 from fedsecure.rounds.events import (
     Abort,
     Action,
+    AdmitNode,
     Aggregate,
     AttemptFailed,
     Complete,
@@ -46,6 +47,8 @@ def describe(happening: Event | Action) -> tuple[str, dict[str, Any]] | None:
             return "attempt-failed", {"reason": reason}
         case StartExchange(round_, exchange, attempt, cohort):
             return "exchange", {"round": round_, "exchange": exchange, "attempt": attempt, "cohort": list(cohort)}
+        case AdmitNode(node, round_, exchange, attempt):
+            return "admitted", {"node": node, "round": round_, "exchange": exchange, "attempt": attempt}
         case NameStragglers(round_, exchange, nodes):
             return "stragglers", {"round": round_, "exchange": exchange, "nodes": list(nodes)}
         case Aggregate(round_, exchange, _, contributors):

@@ -90,6 +90,8 @@ def _history(journal: Journal, row: RunRow) -> list[dict[str, Any]]:
     for _, kind, detail in events:
         if kind == "exchange":
             cohorts.setdefault(detail["round"], set()).update(detail["cohort"])
+        elif kind == "admitted":
+            cohorts.setdefault(detail["round"], set()).add(detail["node"])
         elif kind == "stragglers":
             late.setdefault(detail["round"], set()).update(detail["nodes"])
     return [
@@ -137,6 +139,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "joined": lambda d: f"{d['node']} joined",
     "left": lambda d: f"{d['node']} takes no part: {d['reason']}",
     "exchange": lambda d: f"{_at(d)}: waiting for {', '.join(d['cohort'])}",
+    "admitted": lambda d: f"{_at(d)}: waiting for {d['node']} as well",
     "contribution": lambda d: f"{_at(d)}: {d['node']} contributed {d['digest'][:12]}",
     "stragglers": lambda d: f"{_at(d)}: too late: {', '.join(d['nodes'])}",
     "aggregating": lambda d: f"{_at(d)}: aggregating {counted(len(d['contributors']), 'contribution')}",

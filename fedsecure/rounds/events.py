@@ -8,6 +8,7 @@ from enum import StrEnum
 __all__ = [
     "Abort",
     "Action",
+    "AdmitNode",
     "Aggregate",
     "AttemptFailed",
     "Complete",
@@ -120,6 +121,16 @@ class StartExchange:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmitNode:
+    """Take the contribution of this node, too, to the exchange that is open: it came back in time."""
+
+    node: str
+    round: int
+    exchange: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetDeadline:
     """Feed ``DeadlinePassed(token)`` in ``seconds`` from now."""
 
@@ -160,4 +171,4 @@ class Abort:
     detail: str
 
 
-Action = StartExchange | SetDeadline | NameStragglers | Aggregate | Complete | Abort
+Action = StartExchange | AdmitNode | SetDeadline | NameStragglers | Aggregate | Complete | Abort

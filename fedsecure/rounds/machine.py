@@ -7,7 +7,9 @@ happened.
 * Joining ends when every named node has joined or refused; with no names, ``settle_seconds`` after ``min_nodes`` are
   there (so that those who dial in together start together); in any case at the join deadline. A driver without a clock
   names its nodes, and then never needs a deadline. Refusals that leave too few of the named nodes end the run at once.
-* A round's cohort is fixed at its start: whoever joins later comes in at the next round.
+* A round's cohort is fixed at its start: whoever joins later comes in at the next round. With ``admits`` (plans that
+  ask for masked sums, in which a node out for a second drops out of a sum), whoever joins while the round's first
+  exchange is open contributes to it as well; its deadline stays.
 * An exchange ends when all of its cohort contributed, or at its deadline with ``min_nodes`` contributions. A straggler
   is out until it joins again. The cohort of a round's next exchange is the contributors of the one before.
 * What was contributed counts, even if its node leaves afterwards.
@@ -56,13 +58,14 @@ class RoundMachine:
         join_seconds: float,
         exchange_seconds: float,
         settle_seconds: float = SETTLE_SECONDS,
+        admits: bool = False,
     ) -> None:
         if not exchanges or rounds < 1 or min_nodes < 1 or (nodes and len(set(nodes)) < min_nodes):
             raise LocalProtocolError("a run needs an exchange, a round, a node, and at least min_nodes of named nodes")
         self.exchanges, self.rounds, self.min_nodes = tuple(exchanges), rounds, min_nodes
         self._join, self._exchange, self._settle = join_seconds, exchange_seconds, settle_seconds
         self._transitions = Transitions(
-            self.exchanges, rounds, min_nodes, tuple(sorted(nodes)), exchange_seconds, settle_seconds
+            self.exchanges, rounds, min_nodes, tuple(sorted(nodes)), exchange_seconds, settle_seconds, admits
         )
         self.state = RoundState()
 
@@ -76,6 +79,7 @@ class RoundMachine:
             nodes=plan.cohort.nodes or nodes,
             join_seconds=plan.deadlines.join,
             exchange_seconds=plan.deadlines.exchange,
+            admits=plan.secagg != "off",
         )
 
     @property

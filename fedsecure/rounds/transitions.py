@@ -8,6 +8,7 @@ from fedsecure.errors import LocalProtocolError, RemoteProtocolError
 from fedsecure.rounds.events import (
     Abort,
     Action,
+    AdmitNode,
     Aggregate,
     AttemptFailed,
     Complete,
@@ -35,7 +36,7 @@ TRANSITIONS: dict[tuple[Phase, type[Event]], str] = {
     (Phase.JOINING, DeadlinePassed): "_joining_over",
     (Phase.JOINING, UpdateFailed): "_update_failed",
     (Phase.JOINING, OperatorAborted): "_operator",
-    (Phase.EXCHANGE, NodeJoined): "_joins",
+    (Phase.EXCHANGE, NodeJoined): "_comes_back",
     (Phase.EXCHANGE, NodeLeft): "_leaves_exchange",
     (Phase.EXCHANGE, ContributionAccepted): "_contributes",
     (Phase.EXCHANGE, DeadlinePassed): "_exchange_over",
@@ -70,7 +71,7 @@ Step = tuple[RoundState, tuple[Action, ...]]
 @dataclass(frozen=True, slots=True)
 class Transitions:
     """What stays the same during a run, and how its state changes. Times in seconds; ``nodes`` is sorted, and empty for
-    an open cohort."""
+    an open cohort. ``admits``: whoever joins while a round's first exchange is open is in that round."""
 
     exchanges: tuple[str, ...]
     rounds: int
@@ -78,6 +79,7 @@ class Transitions:
     nodes: tuple[str, ...]
     exchange_seconds: float
     settle_seconds: float
+    admits: bool = False
 
     def step(self, state: RoundState, event: Event) -> Step:
         """The next state. Raises ``RemoteProtocolError`` (a node's fault) or ``LocalProtocolError`` (ours) for an event
@@ -111,6 +113,15 @@ class Transitions:
         present = tuple(sorted({*state.present, event.node}))
         left = {n: why for n, why in state.left.items() if n != event.node}
         return self._maybe_begin(state.model_copy(update={"present": present, "left": left}))
+
+    def _comes_back(self, state: RoundState, event: NodeJoined) -> Step:
+        """Into the round's cohort as well, where the run admits that and nothing of the round was aggregated yet."""
+        state, _ = self._joins(state, event)
+        if not self.admits or state.exchange > 0 or event.node in state.cohort:
+            return state, ()
+        cohort = tuple(sorted({*state.cohort, event.node}))
+        action = AdmitNode(event.node, state.round, self.exchanges[state.exchange], state.attempt)
+        return state.model_copy(update={"cohort": cohort}), (action,)
 
     def _leaves_early(self, state: RoundState, event: NodeLeft) -> Step:
         state = self._without(state, event)

@@ -42,7 +42,7 @@ _WORDS = {
     AbortCode.BAD_KEY: "a key is malformed, weak or there twice",
     AbortCode.BAD_SHARE: "shares do not open, or do not give the secret that was advertised",
     AbortCode.BAD_VECTOR: "a masked vector is not what is due",
-    AbortCode.BAD_TRANSCRIPT: "a message does not fit what went before",
+    AbortCode.BAD_TRANSCRIPT: "a message does not fit what went before; the node may have started again",
     AbortCode.TOO_FEW_NODES: "fewer nodes are left than must be there to the end",
     AbortCode.REPLAYED: "the round is older than one that was begun, or was tried too often",
     AbortCode.ALREADY_RELEASED: "this sum was unmasked before",

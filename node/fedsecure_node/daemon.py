@@ -136,25 +136,44 @@ class NodeDaemon:
         return False
 
     def _take_work(self, link: Link) -> None:
-        active = self._desks.store.runs.active()
-        if not active:
-            self._pause(LIST_MS / 1000)
-            return
         waiting = self._desks.legs.waiting()
         if not waiting:
             self._postponed.clear()
-        active = [digest for digest in active if digest not in self._postponed]
+        due = self._due()
+        if not due:
+            self._pause(PAUSE_S if self._desks.store.runs.active() else LIST_MS / 1000)
+            return
         self._version = self._desks.store.database.version()
-        reply = link.client.next_work(active, min(LIST_MS, link.max_wait_ms), self._changed)
-        if reply is None or reply.WhichOneof("work") in (None, "nothing"):
+        reply = link.client.next_work(due, min(LIST_MS, link.max_wait_ms), self._changed)
+        kind = None if reply is None else reply.WhichOneof("work")
+        if reply is None or kind is None or kind == "nothing":
             return
-        if reply.HasField("ended"):
-            self._end(reply.ended, link)
-            return
-        if reply.HasField("exchange") and waiting - {reply.exchange.plan_digest}:
-            self._postponed.add(reply.exchange.plan_digest)  # the nodes of an open session are not left waiting for it
-            return
-        self._answer(reply.leg if reply.HasField("leg") else reply.exchange, link)
+        work = getattr(reply, kind)
+        if kind != "leg" and work.plan_digest not in due:
+            self._not_due(work.plan_digest)
+        elif kind == "ended":
+            self._end(work, link)
+        elif kind == "exchange" and waiting - {work.plan_digest}:
+            self._postponed.add(work.plan_digest)  # the nodes of an open session are not left waiting for it
+        else:
+            self._answer(work, link)
+
+    def _due(self) -> list[str]:
+        """The runs that work is asked for now: neither postponed, nor at rest because their legs were refused."""
+        rest_s = self._desks.legs.refusals.rest_s
+        active = self._desks.store.runs.active()
+        return [digest for digest in active if digest not in self._postponed and rest_s(digest) <= 0]
+
+    def _not_due(self, digest: str) -> None:
+        """The coordinator sent work of a run that it was not asked for."""
+        text = f"plan {printable(digest[:12])}: the coordinator sends work that it was not asked for; it is not done"
+        if self._desks.legs.refusals.refused("", text):
+            self._reporter.say("not-due", text)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Pause: as long as runs that are not joined are to rest, but a little in any case."""
+        self._pause(max(self._desks.legs.refusals.rest_s(""), PAUSE_S))
 
     def _answer(self, work: pb.Exchange | pb.Leg, link: Link) -> None:
         desks = self._desks
@@ -171,7 +190,7 @@ class NodeDaemon:
             self._close_releases(work.plan_digest, "the node left the run")
             done = False
         if not done:
-            self._pause(PAUSE_S)
+            self._rest()
 
     def _answered(self, work: pb.Exchange | pb.Leg, link: Link) -> bool:
         """Whether an exchange or a leg is dealt with, rather than to be asked for again after a pause."""

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fedsecure.errors import LocalProtocolError, RemoteProtocolError
 from fedsecure.rounds.events import (
     Abort,
+    AdmitNode,
     Aggregate,
     AttemptFailed,
     Complete,
@@ -33,8 +34,14 @@ nodes = st.sampled_from(NAMES)
 
 
 class AnyOrder(RuleBasedStateMachine):
-    @initialize(named=st.booleans(), min_nodes=st.integers(1, 4), rounds=st.integers(1, 3), two=st.booleans())
-    def create(self, named, min_nodes, rounds, two):
+    @initialize(
+        named=st.booleans(),
+        min_nodes=st.integers(1, 4),
+        rounds=st.integers(1, 3),
+        two=st.booleans(),
+        admits=st.booleans(),
+    )
+    def create(self, named, min_nodes, rounds, two, admits):
         self.options = {
             "exchanges": ("one", "two") if two else ("one",),
             "rounds": rounds,
@@ -42,6 +49,7 @@ class AnyOrder(RuleBasedStateMachine):
             "nodes": NAMES if named else (),
             "join_seconds": 60.0,
             "exchange_seconds": 30.0,
+            "admits": admits,
         }
         self.machine = RoundMachine(**self.options)
         self.tokens: set[int] = set()
@@ -66,6 +74,11 @@ class AnyOrder(RuleBasedStateMachine):
                 assert len(action.cohort) >= self.machine.min_nodes
                 assert action.attempt < MAX_ATTEMPTS
                 self.cohort = set(action.cohort)
+            elif isinstance(action, AdmitNode):
+                assert self.options["admits"]
+                assert action.exchange == "one"
+                assert self.machine.state.phase is Phase.EXCHANGE
+                self.cohort.add(action.node)
             elif isinstance(action, Aggregate):
                 assert len(action.contributors) >= self.machine.min_nodes
                 assert set(action.contributors) <= self.cohort

@@ -7,6 +7,7 @@ import pytest
 from fedsecure.errors import DataError, LocalProtocolError, RemoteProtocolError
 from fedsecure.rounds.events import (
     Abort,
+    AdmitNode,
     Aggregate,
     AttemptFailed,
     Complete,
@@ -26,7 +27,7 @@ from fedsecure.rounds.machine import RoundMachine
 from fedsecure.rounds.transitions import MAX_ATTEMPTS, TRANSITIONS, Transitions
 
 
-def machine(nodes=("a", "b", "c"), *, min_nodes=2, rounds=2, exchanges=("one",)) -> RoundMachine:
+def machine(nodes=("a", "b", "c"), *, min_nodes=2, rounds=2, exchanges=("one",), admits=False) -> RoundMachine:
     return RoundMachine(
         exchanges=exchanges,
         rounds=rounds,
@@ -35,6 +36,7 @@ def machine(nodes=("a", "b", "c"), *, min_nodes=2, rounds=2, exchanges=("one",))
         join_seconds=60,
         exchange_seconds=30,
         settle_seconds=1,
+        admits=admits,
     )
 
 
@@ -206,6 +208,56 @@ def test_a_node_that_left_may_come_back_at_the_next_round():
     made.handle(given("a"))
     made.handle(given("b"))
     assert made.handle(ServerUpdated())[0] == StartExchange(1, "one", 0, ("a", "b", "c"))
+
+
+def dropped_out(**options) -> RoundMachine:
+    """Round 2 of three nodes has begun without c, which dropped out of the first sum."""
+    made = joined("a", "b", "c", admits=True, rounds=3, **options)
+    for node in "abc":
+        made.handle(given(node))
+    made.handle(NodeLeft("c", "dropped out of the masked sum"))
+    return made
+
+
+def test_who_comes_back_while_the_first_exchange_is_open_is_in_that_round():
+    made = dropped_out()
+    assert made.handle(ServerUpdated())[0] == StartExchange(1, "one", 0, ("a", "b"))
+    made.handle(given("a", 1))
+    deadline = made.pending()[1]
+    assert made.handle(NodeJoined("c")) == (AdmitNode("c", 1, "one", 0),)
+    assert made.handle(NodeJoined("c")) == ()
+    assert made.state.left == {}
+    assert made.pending() == (StartExchange(1, "one", 0, ("a", "b", "c")), deadline)
+    assert made.handle(given("b", 1)) == ()
+    assert made.handle(given("c", 1)) == (Aggregate(1, "one", 0, ("a", "b", "c")),)
+    with pytest.raises(RemoteProtocolError, match="node z is not in the plan's cohort"):
+        joined("a", "b", admits=True).handle(NodeJoined("z"))
+
+
+def test_who_came_back_and_is_late_holds_up_no_round_beyond_its_deadline():
+    made = dropped_out()
+    made.handle(ServerUpdated())
+    made.handle(NodeJoined("c"))
+    made.handle(given("a", 1))
+    made.handle(given("b", 1))
+    late = (NameStragglers(1, "one", ("c",)), Aggregate(1, "one", 0, ("a", "b")))
+    assert made.handle(DeadlinePassed(made.state.token)) == late
+
+
+def test_who_comes_back_after_the_first_exchange_waits_for_the_next_round():
+    made = dropped_out(exchanges=("one", "two"))
+    assert made.handle(NodeJoined("c")) == ()  # while the first is aggregated
+    assert made.handle(ServerUpdated())[0] == StartExchange(0, "two", 0, ("a", "b", "c"))
+    made.handle(NodeLeft("c", "maintenance"))
+    assert made.handle(NodeJoined("c")) == ()
+    assert made.state.cohort == ("a", "b")
+
+
+def test_a_second_attempt_admits_as_the_first_does():
+    made = dropped_out()
+    made.handle(AttemptFailed("no sum"))
+    assert made.state.cohort == ("a", "b")
+    assert made.handle(NodeJoined("c")) == (AdmitNode("c", 0, "one", 1),)
 
 
 def test_attempts_are_bounded():

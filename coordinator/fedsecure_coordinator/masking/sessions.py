@@ -18,8 +18,10 @@ from typing import Any
 
 from fedsecure.crypto.keystream import Prg
 from fedsecure.errors import RemoteProtocolError, SecAggError, StoreError
+from fedsecure.masked_plan import masked_limits
 from fedsecure.rounds.events import Aggregate, AttemptFailed, Phase, UpdateFailed
 from fedsecure.secagg.coordinator import Sums
+from fedsecure.secagg.memory import MAX_SESSIONS, session_numbers
 from fedsecure.secagg.results import result_digest
 from fedsecure.secagg.sessionconfig import SessionConfig
 from fedsecure.secagg.streams import Stream
@@ -34,17 +36,18 @@ from fedsecure_coordinator.masking.times import Times
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, one_line
 
-__all__ = ["MAX_SESSIONS", "Sessions"]
+__all__ = ["Sessions"]
 
-#: Sessions over the same contributions, before nodes are asked to contribute again.
-MAX_SESSIONS = 3
 #: A sum that cannot be stored is tried again this often (seconds), so many times: the disk may be mended meanwhile.
 STORE_SECONDS, STORE_TRIES = 10.0, 60
 #: Leg 0 takes no longer than this, whatever the plan allows an exchange; and no session longer than that (seconds):
 #: a node refuses keys that would live for more than a week.
 MAX_FIRST_SECONDS, MAX_SECONDS = 3 * 86_400.0, 6 * 86_400.0
 #: What ends a run when too many of its nodes helped to unmask a sum that never came about.
-SPENT = "too many nodes gave their unmasking shares already, and give none for another sum of this exchange"
+SPENT = (
+    "too many nodes gave their unmasking shares before the sum was kept (the coordinator was restarted in between?), "
+    "and no node helps to unmask a second sum of one exchange: submit the plan again under another name or seed"
+)
 #: On shutdown: time for sessions to end; one may be in the middle of unmasking (seconds).
 END_SECONDS = 5.0
 #: Bytes of masked vectors in transit at once, unless the daemon knows better.
@@ -69,17 +72,16 @@ class Task:
     def config(self, number: int, deadline_ms: int) -> SessionConfig:
         """The configuration of the session that is the ``number``-th (from 0) over these contributions."""
         plan, action = self.run.plan, self.action
-        threshold = self.masks.manifest.threshold.required
         return SessionConfig(
             experiment=self.run.digest,
             round=action.round,
             purpose=action.exchange,
-            attempt=action.attempt * MAX_SESSIONS + number,
+            attempt=session_numbers(action.attempt)[number],
             cohort_digest=self.masks.manifest.digest,
             state_digest=bytes.fromhex(self.run.row.broadcast),
             prev_result=self.prev_result,
-            threshold=threshold,
-            min_survivors=max(threshold, plan.cohort.min_nodes),
+            threshold=self.masks.manifest.threshold.required,
+            min_survivors=masked_limits(plan).least,
             prg=Prg.AES_256_CTR,
             streams=tuple(stream.spec for stream in self.streams),
             dp_digest=b"",
@@ -161,8 +163,8 @@ class Sessions:
             else:
                 self._registry.take_up_again(task.run.digest)
                 return
-            if len(session.invited) - len(session.spent) < session.config.threshold:
-                self._feed(task, UpdateFailed(f"{reasons[0]}; {SPENT}"))
+            if len(session.invited) - len(session.spent) < session.config.min_survivors:
+                self._feed(task, UpdateFailed(f"{SPENT} (the last session: {reasons[-1]})"))
                 return
         self._feed(task, AttemptFailed(f"{MAX_SESSIONS} sessions gave no sum, the last: {reasons[-1]}"))
 
@@ -194,7 +196,7 @@ class Sessions:
                 wake=self._wake,
             )
             self._sessions[run.digest] = session
-        at = {"session": number, "invited": list(invited), "threshold": config.threshold}
+        at = {"session": number, "invited": list(invited), "threshold": config.threshold, "least": config.min_survivors}
         self._note(task, "session", at)
         return session
 

@@ -22,9 +22,10 @@ from fedsecure.errors import (
 )
 from fedsecure.method import Cancelled, Method
 from fedsecure.plan import Plan
+from fedsecure.policy import Policy
 from fedsecure.secagg.aborts import abort_bytes
 from fedsecure.secagg.due import SessionDue
-from fedsecure.secagg.memory import already_released
+from fedsecure.secagg.memory import already_released, session_numbers
 from fedsecure.secagg.node import SecAggNode
 from fedsecure.secagg.transcript import config_digest
 from fedsecure.secagg.vectors import Masked
@@ -37,6 +38,7 @@ from fedsecure_node.masking.lifetime import Lifetime, longest_s
 from fedsecure_node.masking.memory import StoredMemory
 from fedsecure_node.masking.opened import Answer, OpenSession
 from fedsecure_node.masking.prepared import prepare
+from fedsecure_node.masking.refusals import Refusals
 from fedsecure_node.masking.settling import say_differing
 from fedsecure_node.masking.terms import MaskTerms
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable
@@ -63,12 +65,14 @@ class _Contribution:
     plan: Plan
     method: Method
     release: Release
+    policy: Policy
 
 
 class LegDesk:
     """At most one session of a run is open: a new one takes the place of the old, whose keys are overwritten.
 
-    ``allowed``: raises unless policy and approval allow the plan at this moment. ``method``: of a plan.
+    ``allowed``: raises unless policy and approval allow the plan at this moment. ``method``: of a plan. ``refusals``:
+    the runs whose legs were refused lately; ``""`` stands for all that are not joined.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class LegDesk:
         self._method = method
         self._threads = threads
         self._memory = StoredMemory(store.sessions)
+        self.refusals = Refusals()
         self._open: dict[str, OpenSession] = {}
         self._told_still = ""
         self._clock_ms = 0
@@ -109,15 +114,16 @@ class LegDesk:
         return any(s.is_under_way and s.left_s > 0 for s in self._open.values())
 
     def answer(self, leg: pb.Leg, link: Link) -> bool:
-        """Answer one leg, or leave its session and tell the coordinator by a fixed code. Returns False while the policy
-        cannot be read: nothing is answered. Raises ``PolicyError`` when the run is no longer allowed (the session is
+        """Answer one leg, or leave its session and tell the coordinator by a fixed code. Returns False when nothing was
+        given that the coordinator did not have: the leg is refused (its run rests by ``refusals``), was answered
+        before, or the policy cannot be read. Raises ``PolicyError`` when the run is no longer allowed (the session is
         left), ``WireError`` when the line breaks (the same leg comes again and gets the same answer)."""
         self._clock_ms = link.clock_ms
         try:
             session, answer = self._answer(leg)
         except SecAggError as error:
             self._abort(leg, error, link)
-            return True
+            return False
         except PolicyUnusable as fault:
             if self._told_still != str(fault):
                 self._told_still = str(fault)
@@ -131,8 +137,7 @@ class LegDesk:
         except FedSecureError as error:
             self._abort(leg, SecAggError(str(error)), link)
             raise
-        self._send(leg, session, answer, link)
-        return True
+        return self._send(leg, session, answer, link)
 
     def expire(self) -> None:
         """End the sessions whose time is up, or whose run the node left. To be called now and then."""
@@ -163,7 +168,8 @@ class LegDesk:
         session = self._open.get(leg.plan_digest)
         if session is None or session.digest != leg.config_digest:
             if leg.leg != 0:
-                raise SecAggError(f"{about.key}: no such session is open here; the node may have started again since")
+                why = "no such session is open here; the node may have started again since"
+                raise SecAggError(f"BAD_TRANSCRIPT: {about.key}: {why}")
             session = self._begin(about, leg)
         known = session.known(leg.leg, leg.message)
         if known is None:
@@ -182,12 +188,12 @@ class LegDesk:
             raise SecAggError(f"BAD_CONFIG: plan {plan.name}: a session of exchange {leg.exchange[:40]!r}")
         step = method.exchanges.index(leg.exchange)
         key = ExchangeKey(leg.plan_digest, leg.round, step, leg.attempt, leg.exchange)
-        self._allowed(plan, leg.plan_digest)
+        policy = self._allowed(plan, leg.plan_digest).policy
         release = self._gate.find(key)
         if release is None or not (release.is_summed_half_open or release.state == "unmasked"):
             state = "there is none" if release is None else release.words()
             raise SecAggError(f"BAD_CONFIG: {plan.name}, {key}: no contribution waits for a masked sum: {state}")
-        return _Contribution(key, plan, method, release)
+        return _Contribution(key, plan, method, release, policy)
 
     def _begin(self, about: _Contribution, leg: pb.Leg) -> OpenSession:
         if config_digest(leg.message).hex() != leg.config_digest:
@@ -196,7 +202,7 @@ class LegDesk:
             raise already_released(about.key.exchange, about.key.round)
         self.close(leg.plan_digest, "the coordinator opened another")
         finished = self._store.runs.finished(about.key)
-        masks = self._terms.masks(about.plan, about.method, about.key.exchange)
+        masks = self._terms.masks(about.plan, about.method, about.key.exchange, about.policy)
         if finished is None or masks is None:
             raise SecAggError(f"BAD_CONFIG: {about.key}: there is nothing to sum")
         vectors = prepare(self._store.runs.payload(finished), masks, about.release)
@@ -209,6 +215,8 @@ class LegDesk:
             streams=masks.streams,
             state_digest=bytes.fromhex(finished.broadcast),
             prev_result=self._store.sessions.asked(about.key).previous,
+            min_survivors=masks.least,
+            attempts=session_numbers(about.key.attempt),
         )
         nbytes = sum(stream.spec.nbytes for stream in masks.streams)
         lifetime = Lifetime(longest_s(about.plan.deadlines.exchange, nbytes, masks.nodes), self._now)
@@ -246,7 +254,8 @@ class LegDesk:
 
     # answers on their way
 
-    def _send(self, leg: pb.Leg, session: OpenSession, answer: Answer, link: Link) -> None:
+    def _send(self, leg: pb.Leg, session: OpenSession, answer: Answer, link: Link) -> bool:
+        """Whether the coordinator has the answer now, and had not before."""
         try:
             if isinstance(answer, ClearedVectors):
                 link.client.upload_masked(answer, within=self._left_s(leg, session))
@@ -255,9 +264,15 @@ class LegDesk:
         except (WireError, CertificateError, Cancelled):
             raise
         except FedSecureError as error:  # over at the coordinator, most often
-            self.close(leg.plan_digest, f"the coordinator does not take the answer: {error}")
-        else:
-            self._say("leg", session.release, _TAKEN[leg.leg])
+            text = f"the coordinator does not take the answer: {error}"
+            self.refusals.refused(leg.plan_digest, text)
+            self.close(leg.plan_digest, text)
+            return False
+        if not session.is_first_taken(leg.leg):
+            return False
+        self.refusals.answered(leg.plan_digest)
+        self._say("leg", session.release, _TAKEN[leg.leg])
+        return True
 
     def _abort(self, leg: pb.Leg, error: SecAggError, link: Link) -> None:
         """Leave a session, tell the operator why, and the coordinator by a code that says nothing of any record."""
@@ -266,7 +281,10 @@ class LegDesk:
         if session is not None and session.digest == leg.config_digest:
             message = session.abort(error)
             self._open.pop(leg.plan_digest)
-        self._reporter.say("session-aborted", f"left a session of plan {leg.plan_digest[:12]}: {error}")
+        text = f"left a session of plan {leg.plan_digest[:12]}: {error}"
+        joined = leg.plan_digest in self._store.runs.active()
+        if self.refusals.refused(leg.plan_digest if joined else "", text):
+            self._reporter.say("session-aborted", text)
         try:
             link.client.answer_leg(leg.plan_digest, leg.config_digest, leg.leg, abort=message)
         except (WireError, CertificateError, Cancelled):

@@ -27,6 +27,7 @@ class OpenSession:
         self.machine = machine
         self._lifetime = lifetime
         self._answers: dict[int, tuple[bytes, Answer]] = {}
+        self._taken: set[int] = set()
 
     @property
     def is_going_on(self) -> bool:
@@ -61,6 +62,12 @@ class OpenSession:
         if leg > 2:
             self._answers.pop(2, None)
         self._answers[leg] = (hashlib.sha256(message).digest(), answer)
+
+    def is_first_taken(self, leg: int) -> bool:
+        """Note that the coordinator took the answer to ``leg``. Whether that is news."""
+        news = leg not in self._taken
+        self._taken.add(leg)
+        return news
 
     def close(self) -> None:
         """Overwrite what is secret and forget what was answered."""

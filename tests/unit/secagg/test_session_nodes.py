@@ -299,4 +299,4 @@ def test_an_abort_names_code_and_transcript_and_nothing_else(rehearsal):
         node.confirm(b"\xff")
     abort = parse_abort(abort_bytes(caught.value, node.transcript))
     assert (abort.code.name, abort.transcript) == ("BAD_TRANSCRIPT", node.transcript1)
-    assert abort.detail == "a message does not fit what went before"
+    assert abort.detail == "a message does not fit what went before; the node may have started again"

@@ -159,7 +159,7 @@ def test_a_policy_withdrawn_between_ready_and_the_vector(site, script, cohort, m
     assert session.aborted.code is AbortCode.WITHDRAWN
     assert [leg for leg, _ in session.answers] == [0, 1], "the vector never left"
     assert script.sums.chunks == 0
-    assert kinds(site) == READY
+    assert kinds(site) == [*READY, "closed"]
     assert "rule plans.methods" in script.refusals[0][1]
 
 
@@ -178,7 +178,7 @@ def test_an_approval_withdrawn_after_the_vector_gives_no_share(site, script, coh
     node.end()
     assert script.sums.session.aborted.code is AbortCode.WITHDRAWN
     assert script.sums.session.sums is None
-    assert kinds(site) == [*READY, "masked"]
+    assert kinds(site) == [*READY, "masked", "confirmed", "closed"]
 
 
 def test_a_policy_that_cannot_be_read_holds_the_session_still(site, script, cohort, masked_plan):
@@ -254,7 +254,7 @@ def test_a_second_session_after_the_sum_was_read(site, script, cohort, masked_pl
                 database.execute("DELETE FROM sessions")
         node = site.start()
     node.end()
-    assert kinds(site) == [*READY, "masked", "unmasked"]
+    assert kinds(site) == [*READY, "masked", "confirmed", "unmasked"]
 
 
 def test_a_node_that_starts_again_in_mid_session_has_no_session(site, script, cohort, masked_plan, session_of):
@@ -274,12 +274,12 @@ def test_a_node_that_starts_again_in_mid_session_has_no_session(site, script, co
     assert session.sums is None
     node = site.start()
     node.until(lambda: session.aborted)
-    assert session.aborted.code is AbortCode.UNSPECIFIED
+    assert session.aborted.code is AbortCode.BAD_TRANSCRIPT
     script.sums.sessions.append(session_of(cohort, plan, session.work, 1))
     node.until(lambda: script.sums.session.sums)
     node.end()
     assert node.error is None, node.text
-    assert kinds(site) == [*READY, "masked", "masked", "unmasked"]
+    assert kinds(site) == [*READY, "masked", "masked", "confirmed", "unmasked"]
 
 
 def test_a_second_list_of_survivors_ends_the_session(site, script, cohort, masked_plan):
@@ -307,7 +307,7 @@ def test_a_second_list_of_survivors_ends_the_session(site, script, cohort, maske
     node.until(lambda: script.sums.session and script.sums.session.aborted)
     node.end()
     assert script.sums.session.aborted.code is AbortCode.BAD_TRANSCRIPT
-    assert kinds(site) == [*READY, "masked"], "no share left"
+    assert kinds(site) == [*READY, "masked", "confirmed"], "no share left"
 
 
 def test_the_run_ends_with_the_session_open(site, script, cohort, masked_plan):
@@ -326,4 +326,4 @@ def test_the_run_ends_with_the_session_open(site, script, cohort, masked_plan):
     node = site.start()
     node.until(lambda: "aborted" in node.text)
     node.end()
-    assert kinds(site) == READY
+    assert kinds(site) == [*READY, "closed"]

@@ -54,7 +54,7 @@ def test_a_plan_that_is_refused_meanwhile(site, script, masked_plan, waits):
     node.end()
     assert node.error is None, node.text
     assert [leg for leg, _ in session.answers] == [0]
-    assert kinds(site) == READY
+    assert kinds(site) == [*READY, "closed"]
 
 
 def test_a_deadline_that_passes_and_the_session_after_it(site, script, cohort, masked_plan, waits, session_of):
@@ -65,7 +65,7 @@ def test_a_deadline_that_passes_and_the_session_after_it(site, script, cohort, m
     script.sums.sessions.append(session_of(cohort, plan, session.work, 1))
     node.until(lambda: script.sums.session.sums)
     node.end()
-    assert kinds(site) == [*READY, "masked", "unmasked"]
+    assert kinds(site) == [*READY, "masked", "confirmed", "unmasked"]
 
 
 @pytest.mark.parametrize("shift_ms", [-240_000, 240_000])
@@ -83,7 +83,7 @@ def test_a_deadline_that_is_days_away_by_a_clock_that_is_wrong(
     script.sums.sessions.append(session_of(cohort, plan, session.work, 1, deadline_ms=now_ms() + 600_000))
     node.until(lambda: script.sums.session.sums)
     node.end()
-    assert kinds(site) == [*READY, "masked", "unmasked"]
+    assert kinds(site) == [*READY, "masked", "confirmed", "unmasked"]
 
 
 def test_one_session_too_many_of_a_contribution(site, script, cohort, masked_plan, waits, session_of):
@@ -115,7 +115,7 @@ def test_another_session_takes_its_place(site, script, cohort, masked_plan, wait
     session.pump()
     node.until(lambda: session.aborted)
     node.end()
-    assert session.aborted.code is AbortCode.UNSPECIFIED
+    assert session.aborted.code is AbortCode.BAD_TRANSCRIPT
     assert [leg for leg, _ in session.answers] == [0]
     assert "the coordinator opened another" in node.text
 
@@ -147,7 +147,7 @@ def test_no_other_computation_begins_meanwhile(site, script, masked_plan, waits,
     node.until(lambda: node.text.count("the coordinator has it") == 2)
     node.end()
     assert node.error is None, node.text
-    assert kinds(site) == [*READY, "masked", "unmasked", *READY]
+    assert kinds(site) == [*READY, "masked", "confirmed", "unmasked", *READY]
 
 
 def test_two_sessions_at_once(site, script, cohort, masked_plan, session_of):
@@ -173,4 +173,4 @@ def test_two_sessions_at_once(site, script, cohort, masked_plan, session_of):
     node.until(lambda: one.sums)
     node.end()
     assert node.error is None, node.text
-    assert sorted(kinds(site)) == sorted([*READY, "masked", "unmasked"] * 2)
+    assert sorted(kinds(site)) == sorted([*READY, "masked", "confirmed", "unmasked"] * 2)
