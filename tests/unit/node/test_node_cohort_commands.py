@@ -362,6 +362,21 @@ def test_who_was_missing_from_the_sums_is_told_from_the_log(institutions):
     assert "warning: 2 pairs of successive rounds differ by node hospital-c alone" in said
     (shown,) = json.loads(institutions.type("show", "--json"))["cohorts"]
     assert (shown["sums"], shown["missed"]) == (3, {"hospital-c": 1})
+    assert shown["own"] == {"contributed": 3, "sums": 3, "left_out": [], "unknown": []}
+    with Store(settings.store) as store:
+        log = open_log(store, settings)
+        number = log.append("release", {**body, "round": 3}, only_if=lambda _: None).seq
+        announced = {"transcript3": "0" * 64, "survivors": list(NODES[1:])}
+        for kind, more in (
+            ("sending", {}),
+            ("acknowledged", {}),
+            ("closed", {"went_on": True, "announced": announced}),
+        ):
+            log.append(kind, {"release": number, **more}, only_if=lambda _: None)
+    said = institutions.type("show")
+    assert "this node contributed 4 times and was in 3 sums; left out of: toy, round 4 local" in said
+    (shown,) = json.loads(institutions.type("show", "--json"))["cohorts"]
+    assert shown["own"]["left_out"] == ["toy, round 4 local"]
     path = settings.store / "releases.jsonl"
     path.write_bytes(path.read_bytes().replace(b"hospital-b", b"hospital-x", 1))
     assert "record 1" in institutions.type("show", code=18)

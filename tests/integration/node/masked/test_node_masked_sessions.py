@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from fedsecure.cli import run as command
 from fedsecure.methods import build_method
+from fedsecure.secagg.results import SessionResult
 from fedsecure.secagg.streams import flatten
 from fedsecure.tensors import Tensors
+from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.log.releases import fold
+from fedsecure_node.settings import load_settings
+from fedsecure_node.store.store import Store, now_ms
 
 ONE_SUM = ["release", "sending", "acknowledged", "masked", "confirmed", "unmasked"]
 
@@ -153,3 +159,84 @@ def test_a_release_that_is_held_reaches_a_session_only_after_a_person_lets_it_go
     node.until(lambda: script.sums.session and script.sums.session.sums)
     node.end()
     assert kinds(site) == ["release", "held", "released", *ONE_SUM[1:]]
+
+
+def test_a_sum_that_was_read_without_the_shares_of_this_node_is_in_its_log(site, script, cohort, masked_plan, capsys):
+    """It confirms and dies; the others open the sum, which the next exchange announces."""
+    script.offer(plan := masked_plan())
+    script.sums.ask(plan)
+    script.sums.before = lambda leg: node.stop.set() if leg == 3 else None
+    node = site.start()
+    node.join()
+    assert kinds(site) == ONE_SUM[:5]
+    release, session = release_of(site), script.sums.session
+    (confirmed,) = (e.body for e in release.events if e.kind == "confirmed")
+    assert confirmed["survivors"] == ["hospital-a", "hospital-b", "hospital-c"]
+    assert "may have been read: this node confirmed it" in release.words()
+    script.sums.before = lambda leg: None
+    session.machine.drop("hospital-a", "vanished")
+    session.pump()
+    read = SessionResult(
+        bytes.fromhex(confirmed["transcript3"]),
+        (bytes(32),) * len(session.streams),
+        tuple(confirmed["survivors"]),
+        bytes(32),
+    )
+    script.sums.ask(plan, 1, result=lambda b: replace(read, next_state_digest=bytes.fromhex(b)).to_bytes())
+    node = site.start()
+    node.until(lambda: len(script.sums.sessions) == 2 and script.sums.session.sums)
+    node.end()
+    assert node.error is None, node.text
+    assert kinds(site) == [*ONE_SUM[:5], "announced", *ONE_SUM]
+    release = release_of(site)
+    (announced,) = (e.body for e in release.events if e.kind == "announced")
+    assert announced == confirmed
+    assert "the coordinator read the sum over 3 nodes that it is inside" in node.text
+    assert command(["node", "verify-log", "--dir", str(site.folder)]) == 0
+    assert command(["node", "preview", "1", "--out", str(site.folder / "p"), "--dir", str(site.folder)]) == 0
+    page = (site.folder / "p" / "release-1.html").read_text()
+    assert "This node confirmed on " in page
+    assert "the coordinator announced the sum over hospital-a, hospital-b, hospital-c: it was read." in page
+    capsys.readouterr()
+    assert command(["node", "cohort", "show", "--dir", str(site.folder), "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["cohorts"]
+    assert (shown["sums"], shown["own"]["contributed"]) == (2, 2)
+
+
+@pytest.mark.parametrize("state", [pb.RUN_STATE_COMPLETED, pb.RUN_STATE_ABORTED])
+def test_a_summed_half_that_never_left_is_said_so_once_the_run_is_over(
+    site, script, cohort, masked_plan, capsys, state
+):
+    script.sums.make = lambda plan, work: None
+    script.offer(plan := masked_plan())
+    script.sums.ask(plan)
+    node = site.start()
+    node.until(lambda: "the coordinator has it" in node.text)
+    assert command(["node", "releases", "--dir", str(site.folder)]) == 0
+    assert "which waits to leave under masks" in capsys.readouterr().out
+    script.end(plan, state, "over")
+    node.until(lambda: release_of(site).state == "unsummed")
+    node.end()
+    assert node.error is None, node.text
+    assert kinds(site) == [*ONE_SUM[:3], "closed"]
+    assert command(["node", "releases", "--dir", str(site.folder)]) == 0
+    said = capsys.readouterr().out
+    assert "sent, but for its summed half, which never left" in said
+    assert "bytes under masks" not in said
+    assert command(["node", "verify-log", "--dir", str(site.folder)]) == 0
+
+
+def test_a_store_that_an_earlier_version_left_open_is_closed_at_the_next_start(site, script, cohort, masked_plan):
+    script.sums.make = lambda plan, work: None
+    script.offer(plan := masked_plan())
+    script.sums.ask(plan)
+    node = site.start()
+    node.until(lambda: "the coordinator has it" in node.text)
+    node.end()
+    with Store(load_settings(site.folder).store) as store:
+        store.runs.end(plan.digest(), "completed", "", 0, now_ms())
+    assert kinds(site) == ONE_SUM[:3]
+    node = site.start()
+    node.until(lambda: release_of(site).state == "unsummed")
+    node.end()
+    assert node.error is None, node.text
