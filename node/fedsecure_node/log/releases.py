@@ -131,9 +131,9 @@ class Release:
         return STATE_WORDS[self.state] + (f", until {until}" if until else "")
 
     def brief(self) -> Release:
-        """What a daemon keeps of it in memory: its state, which contribution it is, and the sum that it is inside."""
+        """What a daemon keeps of it in memory: its state, which contribution it is, and its sessions and sums."""
         kept = {name: self.body[name] for name in _BRIEF if name in self.body}
-        return replace(self, body=kept, events=tuple(e for e in self.events if e.kind in (UNMASKED, ANNOUNCED)))
+        return replace(self, body=kept, events=tuple(e for e in self.events if e.kind in _OF_MASKS))
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``. Rounds and attempts count from 1 there, as everywhere that people read; in the log's own

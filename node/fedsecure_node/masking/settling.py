@@ -11,6 +11,7 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.absences import absence_lines, masked_rounds
+from fedsecure_node.log.chain import CONFIRMED, MASKED
 from fedsecure_node.log.releases import Release
 from fedsecure_node.masking.announced import last_masked
 from fedsecure_node.progress import Reporter
@@ -24,7 +25,8 @@ _LEFT = ("masked", "confirmed", "unmasked", "announced", "unread", "unsure")
 def settle_sums(gate: Gate, reporter: Reporter, work: pb.Exchange, method: Method, key: ExchangeKey, node: str) -> None:
     """Note what ``work`` tells of the contributions before it: that the coordinator announces a sum with this node in
     it, or that their exchange is over. What is announced is noted as it is, whether or not it then leads to a refusal.
-    Raises ``RemoteProtocolError`` when the sum is said to hold what never left this node."""
+    Raises ``RemoteProtocolError`` when the sum is said to hold what never left this node, or is another than those that
+    it confirmed, and it confirmed all that it sent vectors for."""
     ours = gate.sums.of(key.plan)
     if not ours:
         return
@@ -38,6 +40,7 @@ def settle_sums(gate: Gate, reporter: Reporter, work: pb.Exchange, method: Metho
             )
         if about.state not in ("unmasked", "announced"):
             _announce(gate, reporter, about, result)
+            _check_confirmed(about, result, key)
     for old in gate.sums.open(key.plan):
         if _place(old.key) < _place(key):
             _close(gate, reporter, old, key, result if about is not None and old.number == about.number else None)
@@ -82,6 +85,17 @@ def _announce(gate: Gate, reporter: Reporter, about: Release, result: SessionRes
     count = len(result.survivors)
     _say(reporter, "announced", about, f"the coordinator read the sum over {count} nodes that it is inside")
     say_differing(gate, reporter, about)
+
+
+def _check_confirmed(about: Release, result: SessionResult, key: ExchangeKey) -> None:
+    """T3, against the sessions of ``about``: one that ended before the node confirmed it may be the one announced."""
+    sent = sum(1 for event in about.events if event.kind == MASKED)
+    confirmed = [event.body["transcript3"] for event in about.events if event.kind == CONFIRMED]
+    if len(confirmed) == sent and result.transcript3.hex() not in confirmed:
+        raise RemoteProtocolError(
+            f"{key}: the announced sum is another than the one that this node confirmed",
+            hint="the coordinator lost its state or misbehaves; ask its operator; nothing was computed",
+        )
 
 
 def _close(gate: Gate, reporter: Reporter, old: Release, key: ExchangeKey, other: SessionResult | None) -> None:

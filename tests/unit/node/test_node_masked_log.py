@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -42,7 +43,7 @@ def masks(node):
     keys = {name: ephemeral_identity().public_bytes for name in NAMES}
     manifest = CohortManifest.form("heart-study", "hospitals", 3, keys)
     schema = node.method.schema("statistics")
-    return MaskedSum(manifest, masked_streams(schema, method="fedaf", exchange="statistics", nodes=4), "fedaf")
+    return MaskedSum(manifest, masked_streams(schema, method="fedaf", exchange="statistics", nodes=4), "fedaf", 3)
 
 
 @pytest.fixture
@@ -95,6 +96,15 @@ def test_the_record_speaks_of_what_leaves_and_hides_the_summed_half(node, logged
     for digest in (release.payload, payload.digest()):
         data = node.store.runs.payload_path(digest).read_bytes()
         assert hashlib.sha256(data).hexdigest() == digest
+
+
+def test_the_record_names_the_fewest_nodes_of_the_plan(node, logged, masks):
+    _, payload = logged()
+    body = replace(masks, min_nodes=4).to_json(payload)
+    assert (body["cohort"]["threshold"], body["least"]) == (3, 4)
+    assert "at least 4 of 4" in body["learns"][0]
+    assert replace(masks, min_nodes=4).words == "a masked sum of at least 4 of 4 nodes"
+    assert (masks.to_json(payload)["least"], masks.words) == (3, "a masked sum of at least 3 of 4 nodes")
 
 
 def test_only_the_released_half_is_sent(node, logged, masks):
@@ -161,7 +171,7 @@ def test_a_new_process_knows_the_same(node, logged, masks, reopened):
     node.gate.unmask(release, transcript3=T3, survivors=NAMES[:3])
     brief = reopened().releases()[release.number]
     assert (brief.state, brief.is_masked) == ("unmasked", True)
-    assert [e.kind for e in brief.events] == ["unmasked"], "what the daemon counts absences by"
+    assert [e.kind for e in brief.events] == ["masked", "unmasked"], "what the daemon counts absences by"
     assert json.dumps(fold(reopened().records())[release.number].to_json())
 
 

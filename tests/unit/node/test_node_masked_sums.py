@@ -144,6 +144,19 @@ def test_an_announced_sum_with_this_node_is_noted_and_counts(node, written, aske
     assert node.log.records()[-1] == last, "nothing is noted twice"
 
 
+@pytest.mark.parametrize(("events", "fits"), [((), False), (("masked",), True), (("masked", CONFIRMED), True)])
+def test_another_sum_than_those_that_were_confirmed(node, written, asked, events, fits):
+    """Unless vectors left in a session that this node did not confirm: then it may be that one's."""
+    other = ("confirmed", {**SUM, "transcript3": "ab" * 32})
+    written("masked", other, *events)
+    if fits:
+        asked("condensation", 0, NAMES)
+    else:
+        with pytest.raises(RemoteProtocolError, match="is another than the one that this node confirmed"):
+            asked("condensation", 0, NAMES)
+    assert states(node) == ["announced"], "what the coordinator said is noted in any case"
+
+
 def test_announced_rounds_that_differ_by_one_are_warned_of(written, asked):
     written("masked")
     asked("condensation", 0, NAMES)
