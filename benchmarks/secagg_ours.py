@@ -58,7 +58,7 @@ def session(request: dict[str, Any]) -> dict[str, Any]:
     vectors = _quantised(values, streams, meter)
     nodes = {}
     for name in names:
-        due = SessionDue(name, manifest, config.experiment, 0, "update", streams, bytes(32), b"")
+        due = SessionDue(name, manifest, config.experiment, 0, "update", streams, bytes(32), b"", config.min_survivors)
         nodes[name] = SecAggNode(due, identities[name], vectors[name], MemoryOnly(), now_ms=_now_ms)
     with meter.working(OTHER):
         centre = SecAggCoordinator(config, manifest, streams, names)

@@ -6,8 +6,9 @@ from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.secagg.masked import check_masked
 from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.threshold import Threshold
 
-__all__ = ["masked_exchanges"]
+__all__ = ["masked_exchanges", "masked_limits"]
 
 
 def masked_exchanges(plan: Plan, method: Method) -> dict[str, tuple[Stream, ...]]:
@@ -22,3 +23,9 @@ def masked_exchanges(plan: Plan, method: Method) -> dict[str, tuple[Stream, ...]
     cohort = plan.cohort
     found = check_masked(schemas, method=plan.method.name, nodes=cohort.nodes, min_nodes=cohort.min_nodes)
     return {exchange: streams for exchange, streams in found.items() if streams}
+
+
+def masked_limits(plan: Plan) -> Threshold:
+    """How many of the nodes that a plan names a masked sum needs: t, or ``cohort.min_nodes`` where that is more. Raises
+    ``ConfigError`` when they are no cohort."""
+    return Threshold(len(set(plan.cohort.nodes)), plan.cohort.min_nodes)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 from fedsecure.crypto.keystream import Prg
 from fedsecure.errors import SecAggError
-from fedsecure.masked_plan import masked_exchanges
+from fedsecure.masked_plan import masked_exchanges, masked_limits
 from fedsecure.method import Aggregate, Method, sum_contributions
 from fedsecure.plan import Plan
 from fedsecure.schema import Contribution
 from fedsecure.secagg.coordinator import SecAggCoordinator
-from fedsecure.secagg.memory import MemoryOnly
+from fedsecure.secagg.memory import MemoryOnly, session_numbers
 from fedsecure.secagg.messages import SessionConfig
 from fedsecure.secagg.node import SecAggNode, SessionDue
 from fedsecure.secagg.session import ephemeral_cohort, run_session
@@ -38,6 +38,7 @@ class MaskedSums:
 
     def __init__(self, plan: Plan, method: Method) -> None:
         self._plan, self._exchanges = plan, masked_exchanges(plan, method)
+        self._least = masked_limits(plan).least
         self._manifest, self._identities = ephemeral_cohort(FEDERATION, plan.cohort.nodes)
         self._memories = {node: MemoryOnly() for node in plan.cohort.nodes}
 
@@ -80,17 +81,16 @@ class MaskedSums:
     def _config(
         self, exchange: str, round_: int, attempt: int, streams: tuple[Stream, ...], state: bytes
     ) -> SessionConfig:
-        required = self._manifest.threshold.required
         return SessionConfig(
             experiment=self._plan.digest(),
             round=round_,
             purpose=exchange,
-            attempt=attempt,
+            attempt=session_numbers(attempt)[0],
             cohort_digest=self._manifest.digest,
             state_digest=state,
             prev_result=b"",
-            threshold=required,
-            min_survivors=required,
+            threshold=self._manifest.threshold.required,
+            min_survivors=self._least,
             prg=Prg.AES_256_CTR,
             streams=tuple(stream.spec for stream in streams),
             dp_digest=b"",
@@ -110,6 +110,8 @@ class MaskedSums:
             streams=streams,
             state_digest=config.state_digest,
             prev_result=config.prev_result,
+            min_survivors=self._least,
+            attempts=range(config.attempt, config.attempt + 1),
         )
         cohort = len(self._manifest.nodes)
         vectors = {s.spec.name: flatten(s, contribution.summed, nodes=cohort)[0] for s in streams}

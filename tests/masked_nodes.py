@@ -10,7 +10,7 @@ from fedsecure.errors import SecAggError
 from fedsecure.schema import Contribution
 from fedsecure.secagg.aborts import abort_bytes
 from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.memory import MemoryOnly
+from fedsecure.secagg.memory import MemoryOnly, session_numbers
 from fedsecure.secagg.node import SecAggNode, SessionDue
 from fedsecure.secagg.results import result_digest
 from fedsecure.secagg.session import ephemeral_cohort
@@ -72,6 +72,8 @@ class MaskedNode:
             streams=streams,
             state_digest=state,
             prev_result=previous,
+            min_survivors=3,
+            attempts=session_numbers(leg.attempt),
         )
         vectors = {s.spec.name: flatten(s, {n: np.asarray(summed[n]) for n in summed}, nodes=nodes)[0] for s in streams}
         return SecAggNode(due, self.identity, vectors, self.memory, now_ms=self.clock)

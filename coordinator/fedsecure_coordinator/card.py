@@ -134,10 +134,10 @@ def _sums(view: dict[str, Any]) -> dict[str, str]:
     """What masks kept from the coordinator; nothing to say of a run without them."""
     if not view["cohort"]:
         return {}
-    threshold = Threshold(len(view["nodes"]["named"])).required
+    least = Threshold(len(view["nodes"]["named"]), view["min_nodes"]).least
     return {
         "Sums": f"masked, by the cohort whose manifest is `{view['cohort'][:16]}…`: what was summed reached the "
-        f"coordinator as sums over at least {threshold} nodes, never as one node's own"
+        f"coordinator as sums over at least {least} nodes, never as one node's own"
     }
 
 

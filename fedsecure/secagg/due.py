@@ -29,8 +29,10 @@ class SessionDue:
 
     ``manifest``: the pinned one, signed by all. ``experiment``: the plan's digest (hex). ``purpose``: the exchange.
     ``streams``: as this node derives them. ``state_digest``: SHA-256 of the broadcast it computed from.
-    ``prev_result``: ``result_digest`` of the run's last announced result, or empty. ``dp_digest``: of the noise it
-    added (``noise.dp_digest``), or empty. ``prgs``: the keystreams it would use.
+    ``prev_result``: ``result_digest`` of the run's last announced result, or empty. ``min_survivors``: the fewest nodes
+    of a sum that plan and policy allow; the manifest's t counts besides. ``dp_digest``: of the noise it added
+    (``noise.dp_digest``), or empty. ``prgs``: the keystreams it would use. ``attempts``: the numbers that sessions of
+    this contribution have.
     """
 
     node: str
@@ -41,8 +43,15 @@ class SessionDue:
     streams: tuple[Stream, ...]
     state_digest: bytes
     prev_result: bytes
+    min_survivors: int
     dp_digest: bytes = b""
     prgs: tuple[Prg, ...] = tuple(Prg)
+    attempts: range = range(2**32)
+
+    @property
+    def least(self) -> int:
+        """The fewest nodes of a sum that this node takes part in: t, or more."""
+        return max(self.min_survivors, self.manifest.threshold.required)
 
 
 def check_due(due: SessionDue, data: bytes, now_ms: int) -> SessionConfig:
@@ -69,8 +78,12 @@ def check_due(due: SessionDue, data: bytes, now_ms: int) -> SessionConfig:
     ):
         if found != wanted:
             raise fault("BAD_CONFIG", f"{field} {_shown(found)} where {_shown(wanted)} is due")
-    if config.min_survivors > len(due.manifest.nodes):
-        raise fault("BAD_CONFIG", f"min_survivors {config.min_survivors} of a cohort of {len(due.manifest.nodes)}")
+    for field, number, least, most in (
+        ("min_survivors", config.min_survivors, due.least, len(due.manifest.nodes)),
+        ("attempt", config.attempt, due.attempts.start, due.attempts.stop - 1),
+    ):
+        if not least <= number <= most:
+            raise fault("BAD_CONFIG", f"{field} {number} where {least}..{most} is due")
     if config.prg not in due.prgs:
         raise fault("BAD_CONFIG", f"prg {config.prg.name} is not allowed here")
     check_offer([stream.spec for stream in due.streams], config.streams)

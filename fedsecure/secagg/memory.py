@@ -10,11 +10,28 @@ from typing import Protocol
 
 from fedsecure.errors import SecAggError
 
-__all__ = ["MOST_SESSIONS", "MemoryOnly", "SessionMemory", "already_released", "begun_too_often", "replayed"]
+__all__ = [
+    "MAX_SESSIONS",
+    "MOST_SESSIONS",
+    "MemoryOnly",
+    "SessionMemory",
+    "already_released",
+    "begun_too_often",
+    "replayed",
+    "session_numbers",
+]
 
+#: Sessions over the same contributions, before nodes are asked to contribute again.
+MAX_SESSIONS = 3
 #: Sessions of one triple that a node begins, in all: a coordinator opens three over the same contributions, and asks
 #: for those three times.
 MOST_SESSIONS = 9
+
+
+def session_numbers(attempt: int) -> range:
+    """The numbers, ``SessionConfig.attempt``, of the sessions over what nodes contributed to this attempt of an
+    exchange (from 0)."""
+    return range(attempt * MAX_SESSIONS, (attempt + 1) * MAX_SESSIONS)
 
 
 class SessionMemory(Protocol):

@@ -166,7 +166,7 @@ class SecAggNode:
             opened = [open_advertisement(data, manifest, self._config_digest, cohort) for data in signed]
             check_nodes((found.node for found, _ in opened), "the list of keys", "BAD_KEY")
             check_distinct(found for found, _ in opened)
-            self._require(len(opened), "advertised keys")
+            self._require(len(opened), "advertised keys", least=self._settled().min_survivors)
             payloads = {found.node: payload for found, payload in opened}
             self._transcript1 = keys_transcript(self._config_digest, cohort, payloads)
             self._peers = {found.node: found for found, _ in opened if found.node != self._due.node}
@@ -182,7 +182,7 @@ class SecAggNode:
                 raise fault("BAD_TRANSCRIPT", f"node {strangers[0]} is in U2 but advertised no keys")
             if set(sealed) != set(shared) - {self._due.node}:
                 raise fault("BAD_TRANSCRIPT", "the sealed shares are not those of the nodes of U2")
-            self._require(len(shared), "shared")
+            self._require(len(shared), "shared", least=self._settled().min_survivors)
             peers = {node: self._peers[node] for node in sealed}
             self._secrets().open(self._transcript1, peers, sealed)
             masked = self._masked(peers)

@@ -21,11 +21,13 @@ class Threshold:
     """Of ``nodes`` = N in the manifest (never of those who showed up), t = floor(2N/3) + 1 must sign and unmask.
 
     With n_c colluding nodes and a malicious coordinator, 2t > N + n_c makes it impossible that two lists of survivors,
-    or two sessions of one purpose, both find t nodes; t - n_c >= 2 keeps two honest vectors in every sum. Raises
+    or two sessions of one purpose, both find t nodes; t - n_c >= 2 keeps two honest vectors in every sum.
+    ``min_nodes``: the fewest of a sum by other rules, as a plan's, which may ask for more than t. Raises
     ``ConfigError`` unless 3 <= N <= 64.
     """
 
     nodes: int
+    min_nodes: int = 0
 
     def __post_init__(self) -> None:
         if not MIN_NODES <= self.nodes <= MAX_NODES:
@@ -42,9 +44,14 @@ class Threshold:
         return 2 * self.nodes // 3 + 1
 
     @property
+    def least(self) -> int:
+        """The fewest nodes whose sum is unmasked: t, or ``min_nodes`` where that is more."""
+        return max(self.required, self.min_nodes)
+
+    @property
     def dropouts(self) -> int:
-        """N - t, the nodes that may vanish."""
-        return self.nodes - self.required
+        """N - ``least``, the nodes that may vanish before their vectors are there."""
+        return max(self.nodes - self.least, 0)
 
     @property
     def colluders(self) -> int:

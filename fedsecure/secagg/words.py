@@ -28,7 +28,7 @@ def coordinator_learns(method_name: str, streams: Sequence[Stream], threshold: T
     """Sentences without a full stop, the most general first; empty where ``streams`` is, as nothing is then masked.
 
     ``method_name``: as plans name it. ``streams``: those of one exchange, or of all that a run has. ``threshold``: of
-    the cohort in the manifest.
+    the cohort in the manifest, with the fewest nodes of a sum by the plan.
     """
     if not streams:
         return ()
@@ -53,8 +53,8 @@ def own_rows(streams: Sequence[Stream]) -> tuple[str, ...]:
 
 
 def _of_every_method(threshold: Threshold) -> Iterator[str]:
-    n, t, colluders = threshold.nodes, threshold.required, threshold.colluders
-    yield f"the exact sum over the nodes that were there to the end, at least {t} of {n}, and what follows from it"
+    n, least, colluders = threshold.nodes, threshold.least, threshold.colluders
+    yield f"the exact sum over the nodes that were there to the end, at least {least} of {n}, and what follows from it"
     yield "which nodes were ready, which dropped out, and when; how many values were clipped, in all of them together"
     yield (
         "two rounds whose nodes differ by one: where values change little from round to round, the two sums differ by "

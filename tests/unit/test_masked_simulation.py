@@ -172,6 +172,21 @@ def test_a_round_is_never_summed_twice() -> None:
         simulator._masks.add("round", 0, 1, simulator._contributions, bytes(32))
 
 
+def test_no_sum_is_over_fewer_nodes_than_the_plan_asks_for() -> None:
+    """Five nodes, t = 4: with four contributions a plan of five gets no sum, and one of four does."""
+    for least in (5, 4):
+        p = plan(METHODS["fedavg"], nodes=5, cohort={"min_nodes": least, "nodes": [f"node-{i}" for i in range(5)]})
+        simulator = Simulator(p, build_method(p), data(5))
+        next(simulator.rounds())
+        four = dict(list(simulator._contributions.items())[:4])
+        sums = MaskedSums(p, build_method(p))
+        if least == 5:
+            with pytest.raises(SecAggError, match="^TOO_FEW_NODES: 4 nodes are invited where 5 are needed"):
+                sums.add("round", 0, 0, four, bytes(32))
+        else:
+            assert len(sums.add("round", 0, 0, four, bytes(32)).contributors) == 4
+
+
 class Kept(MaskedSums):
     """Masked sums that keep each node's contribution."""
 

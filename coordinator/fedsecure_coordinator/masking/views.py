@@ -66,7 +66,8 @@ def _sum_words(detail: dict[str, Any]) -> str:
 
 MASKING_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "session": lambda d: (
-        f"{_at(d)}: sums under masks, with {', '.join(d['invited'])}; {d['threshold']} must stay to the end"
+        f"{_at(d)}: sums under masks, with {', '.join(d['invited'])}; no sum is over fewer than "
+        f"{d.get('least', d['threshold'])}"
     ),
     "session-leg": lambda d: (
         f"{_at(d)}: {LEGS[d['leg']]} (leg {d['leg']}) of {', '.join(d['nodes']) or 'nobody'}{_out(d['dropped'])}"

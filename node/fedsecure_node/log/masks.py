@@ -8,6 +8,7 @@ from typing import Any
 
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.threshold import Threshold
 from fedsecure.secagg.words import coordinator_learns
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
@@ -19,12 +20,13 @@ __all__ = ["MaskedSum", "kept_digest", "leaving", "total_bytes"]
 class MaskedSum:
     """The masks of one exchange: the cohort as it is pinned at this node, and the streams that its plan gives.
 
-    ``method``: as plans name it. ``streams``: at least one.
+    ``method``: as plans name it. ``streams``: at least one. ``min_nodes``: the fewest of a sum by plan and policy.
     """
 
     manifest: CohortManifest
     streams: tuple[Stream, ...]
     method: str
+    min_nodes: int
 
     @property
     def cohort(self) -> str:
@@ -37,9 +39,14 @@ class MaskedSum:
         return len(self.manifest.nodes)
 
     @property
+    def limits(self) -> Threshold:
+        """How many of the cohort a sum needs, by the manifest and by ``min_nodes``."""
+        return Threshold(self.nodes, self.min_nodes)
+
+    @property
     def least(self) -> int:
-        """t, the fewest nodes whose sum is unmasked."""
-        return self.manifest.threshold.required
+        """The fewest nodes whose sum this node helps to unmask: t, or ``min_nodes`` where that is more."""
+        return self.limits.least
 
     @property
     def words(self) -> str:
@@ -55,12 +62,13 @@ class MaskedSum:
                 "version": self.manifest.version,
                 "digest": self.cohort,
                 "nodes": [member.node for member in self.manifest.nodes],
-                "threshold": self.least,
+                "threshold": self.limits.required,
             },
+            "least": self.least,
             "streams": [_stream(stream) for stream in self.streams],
             "summed": {"sha256": hashlib.sha256(whole.summed).hexdigest(), "bytes": len(whole.summed)},
             "kept": whole.digest(),
-            "learns": list(coordinator_learns(self.method, self.streams, self.manifest.threshold)),
+            "learns": list(coordinator_learns(self.method, self.streams, self.limits)),
         }
 
 

@@ -35,11 +35,13 @@ def check_announced_sum(
     *,
     plan: Plan,
     node: str,
+    least: int,
 ) -> None:
-    """Check ``work.result`` in a run whose sums are masked. Raises ``RemoteProtocolError`` when it is missing right
-    after a masked exchange, announced where there was none, of too few or other nodes, not what the broadcast of
-    ``work`` came from, or another sum than the one of that exchange that this node helped to unmask; ``SecAggError``
-    when it is malformed.
+    """Check ``work.result`` in a run whose sums are masked. ``least``: the fewest nodes of a sum by plan and policy.
+
+    Raises ``RemoteProtocolError`` when it is missing right after a masked exchange, announced where there was none,
+    over fewer nodes than t or ``least``, over others, not what the broadcast of ``work`` came from, or another sum than
+    the one of that exchange that this node helped to unmask; ``SecAggError`` when it is malformed.
     """
     last = last_masked(method, key)
     if not work.result:
@@ -53,7 +55,7 @@ def check_announced_sum(
     result = parse_result(work.result)
     if result.next_state_digest.hex() != work.broadcast_digest:
         raise RemoteProtocolError(f"{key}: the broadcast is not the one that the announced sum gave", hint=_HINT)
-    _check_members(result, key, manifest)
+    _check_members(result, key, manifest, least)
     round_, exchange = last[0], method.exchanges[last[1]]
     schema, name = method.schema(exchange), plan.method.name
     streams = masked_streams(schema, method=name, exchange=exchange, nodes=len(manifest.nodes))
@@ -67,9 +69,9 @@ def check_announced_sum(
         )
 
 
-def _check_members(result: SessionResult, key: ExchangeKey, manifest: CohortManifest) -> None:
+def _check_members(result: SessionResult, key: ExchangeKey, manifest: CohortManifest, least: int) -> None:
     strangers = sorted(set(result.survivors) - {member.node for member in manifest.nodes})
-    least = manifest.threshold.required
+    least = max(least, manifest.threshold.required)
     if strangers:
         raise RemoteProtocolError(f"{key}: the announced sum is over {strangers[0]}, not of the cohort", hint=_HINT)
     if len(result.survivors) < least:

@@ -54,25 +54,26 @@ class MaskTerms:
         where the plan or the run has masks, masks where the plan has none, or announces a sum that does not fit.
         """
         if work.cohort_digest:
-            masks = self._masked(plan, method, key, work.cohort_digest)
+            masks = self._masked(plan, method, key, work.cohort_digest, policy)
         else:
             masks = None
             self._check_plain(plan, method, key, policy)
         if work.result and plan.secagg == "off":
             raise RemoteProtocolError(f"{key}: the coordinator announces a masked sum, in a run without masks")
         if work.result or self._book.is_masked(key.plan):
-            check_announced_sum(work, method, key, self._pinned(plan), self._book, plan=plan, node=self._node)
+            manifest, least = self._pinned(plan), _min_nodes(plan, policy)
+            check_announced_sum(work, method, key, manifest, self._book, plan=plan, node=self._node, least=least)
         return Terms(masks, Asked(work.cohort_digest, result_digest(work.result)))
 
-    def masks(self, plan: Plan, method: Method, exchange: str) -> MaskedSum | None:
-        """The masks of an exchange under the manifest that is pinned now; ``None`` when it sums nothing. Raises
-        ``SecAggError`` as above."""
+    def masks(self, plan: Plan, method: Method, exchange: str, policy: Policy) -> MaskedSum | None:
+        """The masks of an exchange under the manifest that is pinned now, over as many nodes as ``plan`` and ``policy``
+        ask for; ``None`` when it sums nothing. Raises ``SecAggError`` as above."""
         manifest = self._pinned(plan)
         name = plan.method.name
         streams = masked_streams(method.schema(exchange), method=name, exchange=exchange, nodes=len(manifest.nodes))
-        return MaskedSum(manifest, streams, name) if streams else None
+        return MaskedSum(manifest, streams, name, _min_nodes(plan, policy)) if streams else None
 
-    def _masked(self, plan: Plan, method: Method, key: ExchangeKey, digest: str) -> MaskedSum | None:
+    def _masked(self, plan: Plan, method: Method, key: ExchangeKey, digest: str, policy: Policy) -> MaskedSum | None:
         if plan.secagg == "off":
             raise RemoteProtocolError(
                 f"{key}: the coordinator asks for masks, and the plan says secagg 'off'",
@@ -84,7 +85,7 @@ class MaskTerms:
                 f"BAD_COHORT: {key}: the coordinator names the cohort {digest[:16]!r}…, pinned is {pinned[:16]}…",
                 hint="compare both manifests: fedsecure node cohort verify; pin the newer one if it is right",
             )
-        return self.masks(plan, method, key.exchange)
+        return self.masks(plan, method, key.exchange, policy)
 
     def _check_plain(self, plan: Plan, method: Method, key: ExchangeKey, policy: Policy) -> None:
         if not method.schema(key.exchange).summed:
@@ -110,3 +111,8 @@ class MaskTerms:
             return self._cohorts.for_nodes(plan.cohort.nodes)
         except ConfigError as error:
             raise SecAggError(f"BAD_COHORT: {error}", hint=error.hint) from None
+
+
+def _min_nodes(plan: Plan, policy: Policy) -> int:
+    """The fewest nodes of a sum, by the plan and by the policy as it is now."""
+    return max(plan.cohort.min_nodes, policy.plans.min_nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedsecure.masked_plan import masked_limits
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure.secagg.streams import Stream
@@ -22,8 +23,8 @@ def sum_words(plan: Plan, policy: Policy | None) -> str:
     plain = "not masked, so the coordinator sees this node's own values, not only the cohort's sum"
     if plan.secagg == "off":
         return plain
-    limits = Threshold(len(plan.cohort.nodes))
-    masked = f"inside a masked sum of at least {limits.required} of {limits.nodes} nodes; the coordinator sees that sum"
+    limits = masked_limits(plan)
+    masked = f"inside a masked sum of at least {limits.least} of {limits.nodes} nodes; the coordinator sees that sum"
     if plan.secagg == "required" or _insists(policy):
         return masked
     return f"{masked} - or, in a run that starts without a manifest that all nodes signed, {plain}"
@@ -33,15 +34,15 @@ def mask_lines(plan: Plan, exchanges: Exchanges, policy: Policy | None) -> Itera
     """Lines after the list of tensors; none for a plan with ``secagg`` "off"."""
     if plan.secagg == "off":
         return
-    limits = Threshold(len(plan.cohort.nodes))
+    limits = masked_limits(plan)
     yield f"masks: {_when(plan, policy)}"
     yield (
-        f"  cohort: {', '.join(plan.cohort.nodes)}; at least {limits.required} of these {limits.nodes} nodes must be "
-        f"there to the end before a sum is unmasked, so up to {limits.dropouts} may drop out"
+        f"  cohort: {', '.join(plan.cohort.nodes)}; at least {limits.least} of these {limits.nodes} nodes must be "
+        f"in a sum before it is unmasked, so {_dropouts(limits)}"
     )
     yield "  their identity keys: those of the manifest that this node trusts (fedsecure node cohort show)"
     if limits.is_small:
-        yield f"  WARNING: a sum of {limits.required} nodes hides little of each; five nodes and more are advised"
+        yield f"  WARNING: a sum of {limits.least} nodes hides little of each; five nodes and more are advised"
     for exchange, streams in exchanges.items():
         size = sum(stream.spec.nbytes for stream in streams)
         yield f"  masked in exchange {exchange!r}, vectors of {size:,} bytes in place of the tensors:"
@@ -55,17 +56,22 @@ def masks_json(plan: Plan, exchanges: Exchanges) -> dict[str, Any]:
     """The same for programs: ``secagg`` alone when it is "off"."""
     if plan.secagg == "off":
         return {"secagg": "off"}
-    limits = Threshold(len(plan.cohort.nodes))
+    limits = masked_limits(plan)
     every = [stream for streams in exchanges.values() for stream in streams]
     return {
         "secagg": plan.secagg,
         "nodes": list(plan.cohort.nodes),
         "threshold": limits.required,
+        "least": limits.least,
         "dropouts": limits.dropouts,
         "colluders": limits.colluders,
         "exchanges": {exchange: [_stream(stream) for stream in streams] for exchange, streams in exchanges.items()},
         "coordinator_learns": list(coordinator_learns(plan.method.name, every, limits)),
     }
+
+
+def _dropouts(limits: Threshold) -> str:
+    return f"up to {limits.dropouts} may drop out" if limits.dropouts else "none may drop out"
 
 
 def _insists(policy: Policy | None) -> bool:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
+from fedsecure.cli import run as command
+from fedsecure.crypto.signatures import generate_identity
 from fedsecure.errors import StoreError
+from fedsecure.plan.examples import read_example
+from fedsecure.secagg.manifest import CohortManifest, write_manifest
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.card import model_card
 from fedsecure_coordinator.journal import Journal
+from fedsecure_coordinator.masking.views import MASKING_WORDS
 from fedsecure_coordinator.status import status_lines
 from fedsecure_coordinator.views import run_view
 
@@ -34,6 +41,35 @@ def test_required_without_a_manifest_ends_the_run_at_once_and_names_the_fix(mask
         "secagg: secagg is 'required', and there is no manifest here of exactly a, b, c, e that all of them signed: "
         "fedsecure coordinator cohort add FILE"
     )
+
+
+def test_submit_refuses_what_would_end_at_once_but_not_a_run_that_is_known(tmp_path, capsys):
+    names = tuple(f"node-{number}" for number in range(1, 6))
+    identities = {name: generate_identity(tmp_path / f"{name}.key") for name in names}
+    keys = {name: identity.public_bytes for name, identity in identities.items()}
+    manifest = CohortManifest.form("heart", "cardiology", 1, keys)
+    for name, identity in identities.items():
+        manifest = manifest.signed(name, identity)
+    write_manifest(tmp_path / "whole.json", manifest)
+    text = read_example("digits-fedspm-masked")
+    folder = ("--dir", str(tmp_path / "c"))
+
+    def call(*words, code=0):
+        assert command(["coordinator", *words, *folder]) == code, capsys.readouterr()
+        return "".join(capsys.readouterr())
+
+    call("init", "--federation", "heart", "--dns", "localhost")
+    for secagg, refused in (("off", False), ("optional", False), ("required", True)):
+        plan = tmp_path / f"{secagg}.toml"
+        plan.write_text(text.replace('secagg = "required"', f'secagg = "{secagg}"'))
+        said = call("submit", str(plan), code=3 if refused else 0)
+    assert said.startswith("error: plan ")
+    assert "there is no manifest here of exactly node-1, node-2, node-3, node-4, node-5 that all" in said
+    assert "hint: fedsecure coordinator cohort add FILE, then submit it again" in said
+    call("cohort", "add", str(tmp_path / "whole.json"))
+    call("submit", str(plan))
+    shutil.rmtree(tmp_path / "c" / "store" / "cohorts")
+    assert "known already" in call("submit", str(plan))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +182,17 @@ def test_the_card_says_that_sums_were_masked(masked_run, masked_plan):
     card = model_card(plan, view, state)
     assert f"masked, by the cohort whose manifest is `{run.manifest.digest.hex()[:16]}…`" in card
     assert "as sums over at least 3 nodes, never as one node's own" in card
+    assert "as sums over at least 4 nodes," in model_card(plan, {**view, "min_nodes": 4}, state)
     assert "| Sums |" not in model_card(plan, {**view, "cohort": ""}, state)
+
+
+def test_the_log_names_the_fewest_nodes_of_a_sum(masked_run, masked_plan):
+    run = masked_run("abcd")
+    digest = run.open(masked_plan(rounds=1, min_nodes=4))
+    run.pump(digest, lambda: run.ended(digest))
+    (detail,) = (n.detail for n in run.office.notices if n.kind == "session")
+    assert (detail["threshold"], detail["least"]) == (3, 4)
+    assert MASKING_WORDS["session"](detail).endswith("with a, b, c, d; no sum is over fewer than 4")
 
 
 def test_status_shows_where_a_session_stands(masked_run, masked_plan, tmp_path):

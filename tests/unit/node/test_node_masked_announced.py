@@ -6,6 +6,8 @@ import pytest
 
 from fedsecure.crypto.signatures import ephemeral_identity
 from fedsecure.errors import PolicyError, RemoteProtocolError, SecAggError
+from fedsecure.plan import Cohort
+from fedsecure.policy import Policy
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masked import masked_streams
 from fedsecure.secagg.results import SessionResult, result_digest
@@ -42,13 +44,12 @@ def check(node, manifest):
             "transcript3": T3, "sum_sha256": (bytes(32),) * streams, "survivors": NAMES,
             "next_state_digest": bytes.fromhex(BROADCAST),
         }  # fmt: skip
-        data = changes.pop("data", None)
+        data, least = changes.pop("data", None), changes.pop("least", 3)
         result = SessionResult(**{**fields, **changes}).to_bytes() if data is None else data
         work = pb.Exchange(broadcast_digest=BROADCAST, result=result)
         key = node.key(exchange, round_)
-        check_announced_sum(
-            work, node.method, key, manifest, node.store.sessions, plan=node.plan, node="hospital-a"
-        )  # fmt: skip
+        book = node.store.sessions
+        check_announced_sum(work, node.method, key, manifest, book, plan=node.plan, node="hospital-a", least=least)
 
     return run
 
@@ -90,6 +91,7 @@ def test_a_sum_that_this_node_was_not_in_may_be_another(node, check):
         ("statistics", {}, "before there was any"),
         ("condensation", {"next_state_digest": bytes(32)}, "not the one that the announced sum gave"),
         ("condensation", {"survivors": NAMES[:2]}, "over 2 nodes"),
+        ("condensation", {"least": 4}, r"over 3 nodes \(allowed: >= 4\)"),
         ("condensation", {"survivors": (*NAMES, "stranger")}, "stranger, not of the cohort"),
         ("condensation", {"sum_sha256": (bytes(32),) * 5}, "5 streams where statistics has"),
     ],
@@ -120,6 +122,14 @@ def test_terms_with_masks(node, manifest):
     assert found.masks.cohort == manifest.digest.hex()
     assert found.masks.words == "a masked sum of at least 3 of 3 nodes"
     assert found.asked == Asked(manifest.digest.hex(), b"")
+
+
+@pytest.mark.parametrize(("by_plan", "by_policy", "least"), [(1, 1, 3), (4, 1, 4), (1, 5, 5)])
+def test_terms_take_the_fewest_nodes_of_a_sum_from_plan_policy_and_manifest(node, manifest, by_plan, by_policy, least):
+    plan = node.other_plan(secagg="required", cohort=Cohort(min_nodes=by_plan))
+    rules = Policy.model_validate({"format": 1, "plans": {"min_nodes": by_policy}}, strict=False)
+    terms = MaskTerms(node.store.sessions, Trusted(manifest), node_id="hospital-a")
+    assert terms.masks(plan, node.method, "statistics", rules).least == least
 
 
 def test_terms_of_an_exchange_that_sums_nothing(node, manifest):
@@ -163,7 +173,7 @@ def test_a_contribution_is_compared_with_its_record_before_it_is_masked(node, ma
     from fedsecure_node.log.releases import Release
 
     streams = masked_streams(node.method.schema("statistics"), method="fedaf", exchange="statistics", nodes=3)
-    masks = MaskedSum(manifest, streams, "fedaf")
+    masks = MaskedSum(manifest, streams, "fedaf", 3)
     payload = encode_contribution(node.contribution("statistics"))
     body = {"secagg": masks.to_json(payload)}
     release = Release(1, "acknowledged", "", "hospital-a", "", body)
@@ -171,6 +181,6 @@ def test_a_contribution_is_compared_with_its_record_before_it_is_masked(node, ma
     assert {name: v.shape for name, v in vectors.items()} == {s.spec.name: (s.spec.length,) for s in streams}
     with pytest.raises(SecAggError, match="^BAD_VECTOR: release 1: its summed half is not the one in the log"):
         prepare(Payload(payload.summed + b" ", payload.released), masks, release)
-    newer = MaskedSum(manifest.model_copy(update={"version": 2}), streams, "fedaf")
+    newer = MaskedSum(manifest.model_copy(update={"version": 2}), streams, "fedaf", 3)
     with pytest.raises(SecAggError, match="^BAD_COHORT: release 1 is for version 1 of the cohort, pinned is version 2"):
         prepare(payload, newer, release)

@@ -51,7 +51,7 @@ def opened(clocks):
         manifest, identities = ephemeral_cohort("heart-study", NAMES)
         schema = Schema((TensorSpec("w", "float32", (3,), -1.0, 1.0, "a tensor"),))
         streams = masked_streams(schema, method="m", exchange="update", nodes=3)
-        due = SessionDue("a", manifest, "ab" * 32, 0, "update", streams, bytes(32), b"")
+        due = SessionDue("a", manifest, "ab" * 32, 0, "update", streams, bytes(32), b"", 3)
         config = SessionConfig(
             experiment=due.experiment, round=0, purpose="update", attempt=0, cohort_digest=manifest.digest,
             state_digest=bytes(32), prev_result=b"", threshold=3, min_survivors=3, prg=Prg.AES_256_CTR,

@@ -52,7 +52,7 @@ def test_a_masked_plan_names_its_streams_its_threshold_and_what_is_learned():
     for part in (
         "inside a masked sum of at least 4 of 5 nodes; the coordinator sees that sum",
         "masks: required",
-        "cohort: a, b, c, d, e; at least 4 of these 5 nodes",
+        "cohort: a, b, c, d, e; at least 4 of these 5 nodes must be in a sum before it is unmasked, so up to 1",
         "masked in exchange 'counts', vectors of 48 bytes in place of the tensors:",
         "fedspm.counts.node_records: node_records (6 elements of 64 bits",
         "masked in exchange 'update', vectors of ",
@@ -69,6 +69,21 @@ def test_a_masked_plan_names_its_streams_its_threshold_and_what_is_learned():
         assert part in text, part
     assert "not masked" not in text
     assert "WARNING" not in text
+
+
+def test_a_plan_that_asks_for_more_nodes_than_the_threshold_is_described_by_that():
+    plan = a_plan({"name": "fedavg", "local_steps": 2}, {**FIVE, "min_nodes": 5})
+    text = words(plan)
+    for part in (
+        "inside a masked sum of at least 5 of 5 nodes",
+        "at least 5 of these 5 nodes must be in a sum before it is unmasked, so none may drop out",
+        "there to the end, at least 5 of 5",
+    ):
+        assert part in text, part
+    assert "at least 4" not in text
+    found = masks_json(plan, masked_exchanges(plan, build_method(plan)))
+    assert (found["threshold"], found["least"], found["dropouts"], found["colluders"]) == (4, 5, 0, 2)
+    assert "at least 5 of 5" in found["coordinator_learns"][0]
 
 
 def test_images_of_fedaf_are_said_not_to_be_covered_and_a_small_cohort_is_warned_of():
@@ -100,7 +115,7 @@ def test_a_plain_plan_reads_as_before_and_a_policy_that_requires_masks_refuses_i
 def test_the_same_for_programs():
     plan = a_plan({"name": "fedspm"})
     found = masks_json(plan, masked_exchanges(plan, build_method(plan)))
-    assert (found["threshold"], found["dropouts"], found["colluders"]) == (4, 1, 2)
+    assert (found["threshold"], found["least"], found["dropouts"], found["colluders"]) == (4, 4, 1, 2)
     assert [s["name"] for s in found["exchanges"]["update"]] == ["fedspm.update.records", "fedspm.update.shared.bias"]
     assert json.loads(json.dumps(found)) == found
     off = a_plan({"name": "fedspm"}, secagg="off")

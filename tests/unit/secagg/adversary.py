@@ -112,6 +112,7 @@ class Lab:
             streams=self.streams,
             state_digest=self.state,
             prev_result=b"",
+            min_survivors=3,
         )
         return replace(due, **changes)
 

@@ -93,6 +93,7 @@ class Rehearsal:
             "streams": self.streams,
             "state_digest": bytes(32),
             "prev_result": b"",
+            "min_survivors": self.threshold,
         }
         return SessionDue(**(fields | changes))
 

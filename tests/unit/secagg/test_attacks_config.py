@@ -101,6 +101,41 @@ def test_fewer_survivors_than_three(fewest):
     refused_at_once(lab.config(min_survivors=fewest), lab=lab)
 
 
+@pytest.mark.parametrize("fewest", [4, 6])
+def test_fewer_survivors_than_plan_or_policy_ask_for(fewest):
+    """Five nodes, t = 4: a plan of five takes no session of four, nor one of more than there are."""
+    lab = Lab(5)
+    node = lab.node("ada", min_survivors=5)
+    with pytest.raises(SecAggError, match=f"^BAD_CONFIG: min_survivors {fewest} where 5..5 is due"):
+        node.answer(0, lab.config(min_survivors=fewest))
+    assert node.state.name == "ABORTED"
+    assert lab.node("ada", min_survivors=5).answer(0, lab.config(min_survivors=5))
+    assert lab.node("bea", min_survivors=3).answer(0, lab.config(min_survivors=5)), "more than is due is welcome"
+
+
+@pytest.mark.parametrize("leg", [1, 2, 3])
+def test_a_session_of_fewer_than_plan_or_policy_ask_for(leg):
+    """Four of five would do for the threshold, but not for a node whose plan says five."""
+    lab = Lab(5)
+    cast = {name: lab.node(name, min_survivors=5) for name in lab.names}
+    relay = Relay(lab, lab.config(min_survivors=5), cast).run(0, leg - 1)
+    chosen = lab.names[:4]
+    message = {1: relay.key_list, 2: lambda c: relay.inbox("ada", c), 3: relay.survivors}[leg](chosen)
+    with pytest.raises(SecAggError, match="^TOO_FEW_NODES: 4 nodes .* where 5 are needed"):
+        relay.ask("ada", leg, message)
+    assert relay.cast["ada"].state.name == "ABORTED"
+    assert Knowledge(relay).learned_sums() == set()
+
+
+@pytest.mark.parametrize("number", [0, 2, 6, 2**32 - 1])
+def test_a_session_number_of_another_attempt(number):
+    lab = Lab(4)
+    node = lab.node("ada", attempts=range(3, 6))
+    with pytest.raises(SecAggError, match=f"^BAD_CONFIG: attempt {number} where 3..5 is due"):
+        node.answer(0, lab.config(attempt=number))
+    assert lab.node("ada", attempts=range(3, 6)).answer(0, lab.config(attempt=5))
+
+
 @pytest.mark.parametrize("threshold", [0, 1, 2, 3, 5, 2**32 - 1])
 def test_another_threshold_than_the_cohorts(threshold):
     """Five nodes: four are needed, whatever the coordinator says, also when it says more."""

@@ -23,6 +23,13 @@ def test_every_method_names_the_sum_its_threshold_and_what_is_not_detected() -> 
     assert said[-2:] == NOT_DETECTED
 
 
+def test_a_plan_may_ask_for_more_nodes_than_the_threshold() -> None:
+    threshold = Threshold(5, 5)
+    assert (threshold.required, threshold.least, threshold.dropouts, threshold.colluders) == (4, 5, 0, 2)
+    assert "at least 5 of 5" in coordinator_learns("fedavg", streams("w"), threshold)[0]
+    assert (Threshold(5, 2).least, Threshold(5, 2).dropouts) == (4, 1)
+
+
 @pytest.mark.parametrize("name", ["mass", "node_records", "responsibility"])
 def test_a_row_for_each_node_is_not_called_hidden(name: str) -> None:
     made = streams(name, "w")

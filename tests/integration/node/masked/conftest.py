@@ -23,7 +23,7 @@ from fedsecure.secagg.due import SessionDue
 from fedsecure.secagg.fixedpoint import ring_dtype
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.memory import MemoryOnly
+from fedsecure.secagg.memory import MAX_SESSIONS, MemoryOnly, session_numbers
 from fedsecure.secagg.node import SecAggNode
 from fedsecure.secagg.results import SessionResult, result_digest
 from fedsecure.secagg.session import deliver
@@ -40,11 +40,12 @@ OWN, FEDERATION = NODES[0], "heart-study"
 
 
 class Cohort:
-    """The manifest of three nodes, signed by all: the node under test by its own key, its peers by fresh ones."""
+    """The manifest of ``nodes``, signed by all: the node under test, their first, by its own key, its peers by fresh
+    ones."""
 
-    def __init__(self, folder: Path, version: int = 1) -> None:
-        self.folder = folder
-        self.identities = {node: ephemeral_identity() for node in NODES[1:]}
+    def __init__(self, folder: Path, version: int = 1, nodes: tuple[str, ...] = NODES) -> None:
+        self.folder, self.nodes = folder, nodes
+        self.identities = {node: ephemeral_identity() for node in nodes[1:]}
         self.identities[OWN] = load_identity(folder / "identity.key")
         self.manifest = self.signed(version)
 
@@ -72,7 +73,7 @@ class Session:
 
     def __init__(self, cohort: Cohort, plan: Any, work: pb.Exchange, number: int = 0, **changes: Any) -> None:
         schema = build_method(plan).schema(work.exchange)
-        self.streams = masked_streams(schema, method=plan.method.name, exchange=work.exchange, nodes=len(NODES))
+        self.streams = masked_streams(schema, method=plan.method.name, exchange=work.exchange, nodes=len(cohort.nodes))
         self.work, self.manifest = work, cohort.manifest
         self.mutate: Callable[[int, bytes], bytes] = lambda leg, message: message
         #: Legs whose answer by the node is not taken in, so that it is asked again.
@@ -81,15 +82,16 @@ class Session:
         self.held = False
         self.deadline_ms = changes.pop("deadline_ms", time.time_ns() // 1_000_000 + 120_000)
         fields: dict[str, Any] = {
-            "experiment": plan.digest(), "round": work.round, "purpose": work.exchange, "attempt": number,
+            "experiment": plan.digest(), "round": work.round, "purpose": work.exchange,
+            "attempt": session_numbers(work.attempt)[number % MAX_SESSIONS],
             "cohort_digest": self.manifest.digest, "state_digest": bytes.fromhex(work.broadcast_digest),
             "prev_result": result_digest(work.result), "threshold": 3, "min_survivors": 3, "prg": Prg.AES_256_CTR,
             "streams": tuple(s.spec for s in self.streams), "dp_digest": b"", "nonce": bytes(31) + bytes([number]),
             "deadline_ms": self.deadline_ms,
         }  # fmt: skip
         self.config = SessionConfig(**{**fields, **changes})
-        self.machine = SecAggCoordinator(self.config, self.manifest, self.streams, NODES)
-        self.peers = {node: self._peer(node, cohort) for node in NODES[1:]}
+        self.machine = SecAggCoordinator(self.config, self.manifest, self.streams, cohort.nodes)
+        self.peers = {node: self._peer(node, cohort) for node in cohort.nodes[1:]}
         self.answers: list[tuple[int, bytes]] = []
         self.aborted: Any = None
         self.sums: Sums | None = None
@@ -103,7 +105,7 @@ class Session:
         due = SessionDue(
             node=node, manifest=self.manifest, experiment=config.experiment, round=config.round,
             purpose=config.purpose, streams=self.streams, state_digest=config.state_digest,
-            prev_result=config.prev_result,
+            prev_result=config.prev_result, min_survivors=3,
         )  # fmt: skip
         ones = {s.spec.name: np.ones(s.spec.length, ring_dtype(s.spec.ring_bits)) for s in self.streams}
         return SecAggNode(
@@ -117,7 +119,8 @@ class Session:
     def own(self) -> dict[str, np.ndarray]:
         """The node's own vectors: the sum without the peers' ones."""
         assert self.sums is not None
-        return {name: total - np.array(2, total.dtype) for name, total in self.sums.vectors.items()}
+        peers = len(self.sums.survivors) - 1
+        return {name: total - np.array(peers, total.dtype) for name, total in self.sums.vectors.items()}
 
     def pump(self) -> None:
         """Have the peers answer, and go on to the next leg as long as nobody else is waited for."""
@@ -302,6 +305,15 @@ def cohort(site: Any, script: Any) -> Cohort:
 
 
 @pytest.fixture
+def four(site: Any, script: Any) -> Cohort:
+    """The same with a fourth node: t is 3 of them as well."""
+    made = Cohort(site.folder, nodes=(*NODES, "hospital-d"))
+    made.pin()
+    script.sums.cohort = made
+    return made
+
+
+@pytest.fixture
 def session_of() -> Callable[..., Session]:
     """``session_of(cohort, plan, work, number, **changes of the configuration)``."""
     return Session
@@ -312,6 +324,7 @@ def masked_plan(plan_of: Callable[..., Any]) -> Callable[..., Any]:
     """A plan for the cohort, under masks unless it says otherwise."""
 
     def make(method: str = "fedavg", *, secagg: str = "required", **changes: Any) -> Any:
-        return plan_of(method, secagg=secagg, cohort={"min_nodes": 3, "nodes": list(NODES)}, **changes)
+        cohort = {"min_nodes": 3, "nodes": list(NODES)}
+        return plan_of(method, **{"secagg": secagg, "cohort": cohort, **changes})
 
     return make
