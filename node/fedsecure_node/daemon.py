@@ -66,6 +66,8 @@ class NodeDaemon:
         self._exit_when_done = exit_when_done
         self._aborted: RunAborted | None = None
         self._version = -1
+        #: The runs that were active when it was last looked whether sums of others are to be closed.
+        self._active: frozenset[str] | None = None
         #: Runs whose exchange waits until no session of another run is open.
         self._postponed: set[str] = set()
 
@@ -231,9 +233,12 @@ class NodeDaemon:
 
     def _close_sums(self) -> None:
         """Sums of runs that ended where no exchange was answered: the plan was refused, or an earlier version ran."""
-        for run in self._desks.store.runs.all():
-            if run.state != "active":
-                close_sums(self._desks.gate, run.digest, "the node takes no further part in the run")
+        active = frozenset(self._desks.store.runs.active())
+        if active == self._active:
+            return
+        for digest in {release.key.plan for release in self._desks.gate.sums.open()} - active:
+            close_sums(self._desks.gate, digest, "the node takes no further part in the run")
+        self._active = active
 
     def _pause(self, seconds: float) -> None:
         """Wait a little; shorter when a verb changed the store or the daemon is asked to stop."""

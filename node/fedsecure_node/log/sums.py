@@ -43,17 +43,18 @@ class SumNotes:
         other = {"announced": _sum(transcript3, survivors)} if survivors else {}
         note(self._log, release.number, CLOSED, {"reason": reason, "went_on": went_on, **other})
 
-    def open(self, plan_digest: str) -> list[Release]:
-        """Releases of a run of whose summed half it is not known yet what becomes of it."""
+    def open(self, plan_digest: str = "") -> list[Release]:
+        """Releases of a run, or of all, of whose summed half it is not known yet what becomes of it."""
         return [r for r in self.of(plan_digest) if r.is_summed_half_open]
 
     def read(self, plan_digest: str) -> list[Release]:
         """Releases of a run whose summed half is inside a sum that was read or could be, in the log's order."""
         return [r for r in self.of(plan_digest) if r.state in ("unmasked", "announced")]
 
-    def of(self, plan_digest: str) -> list[Release]:
-        """Releases of a run whose summed half goes under masks, in the log's order."""
-        return [r for r in self._log.releases().values() if r.key.plan == plan_digest and r.is_masked]
+    def of(self, plan_digest: str = "") -> list[Release]:
+        """Releases of a run, or of all, whose summed half goes under masks, in the log's order."""
+        found = [r for r in self._log.releases().values() if r.is_masked]
+        return [r for r in found if plan_digest in ("", r.key.plan)]
 
 
 def _sum(transcript3: bytes, survivors: Sequence[str]) -> dict[str, Any]:
