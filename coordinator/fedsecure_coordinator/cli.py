@@ -92,10 +92,12 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Add a run. A daemon that is running takes it up within a second."""
+    from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
     from fedsecure_coordinator.setup import submit_plan
 
     with _Store(folder, "create") as store:
-        row, new = submit_plan(store.journal, plan, max_nodes=store.settings.limits.max_nodes)
+        cohorts = Cohorts(store.settings.store / FOLDER)
+        row, new = submit_plan(store.journal, plan, max_nodes=store.settings.limits.max_nodes, cohorts=cohorts)
     if row.ended:
         raise ConfigError(
             f"run {row.digest[:12]} ({row.name}): is over already: {row.phase}"

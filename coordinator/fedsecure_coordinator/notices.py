@@ -33,8 +33,9 @@ class Notice:
     detail: dict[str, Any]
 
 
-def describe(happening: Event | Action) -> tuple[str, dict[str, Any]] | None:
-    """Kind and detail of an event or action; ``None`` for one that nobody needs to hear of."""
+def describe(happening: Event | Action, *, masked: bool = False) -> tuple[str, dict[str, Any]] | None:
+    """Kind and detail of an event or action; ``None`` for one that nobody needs to hear of. ``masked``: contributions
+    come without what is summed."""
     match happening:
         case NodeJoined(node):
             return "joined", {"node": node}
@@ -42,7 +43,7 @@ def describe(happening: Event | Action) -> tuple[str, dict[str, Any]] | None:
             return "left", {"node": node, "reason": reason}
         case ContributionAccepted(node, round_, exchange, attempt, digest):
             where = {"round": round_, "exchange": exchange, "attempt": attempt}
-            return "contribution", {"node": node, **where, "digest": digest}
+            return "contribution", {"node": node, **where, "digest": digest} | ({"masked": True} if masked else {})
         case AttemptFailed(reason):
             return "attempt-failed", {"reason": reason}
         case StartExchange(round_, exchange, attempt, cohort):

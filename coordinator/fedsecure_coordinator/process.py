@@ -17,6 +17,7 @@ from fedsecure.signals import stop_on_signals
 from fedsecure_coordinator.daemon import Daemon
 from fedsecure_coordinator.evaluation import evaluator
 from fedsecure_coordinator.journal import RunRow
+from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
 from fedsecure_coordinator.progress import LogFormat, Progress
 from fedsecure_coordinator.settings import load_settings
 from fedsecure_coordinator.setup import submit_plan
@@ -89,7 +90,8 @@ def _serve(
     with stop_on_signals(daemon.stop, grace=STOP_SECONDS, last_words=_last_words), daemon:
         started.append(daemon)
         for path in plans:
-            row, _ = submit_plan(daemon.journal, path, max_nodes=settings.limits.max_nodes)
+            cohorts = Cohorts(settings.store / FOLDER)
+            row, _ = submit_plan(daemon.journal, path, max_nodes=settings.limits.max_nodes, cohorts=cohorts)
             if row.ended:
                 text = f"{row.name} ({row.digest[:12]}): is over already: {row.phase}; change its name or seed"
                 progress.line(text, {"event": "over", "run": row.digest, "state": row.phase}, "warning")

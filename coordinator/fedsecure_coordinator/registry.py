@@ -16,6 +16,7 @@ from fedsecure.rounds.events import (
     Action,
     Aggregate,
     Complete,
+    ContributionAccepted,
     DeadlinePassed,
     Event,
     OperatorAborted,
@@ -162,7 +163,8 @@ class Registry(RunTable):
             try:
                 row = run.after(actions, server, self.blobs, self.clock())
                 published = run.publication(server[1] if server else None, self.blobs)
-                notices = [n for n in (describe(happening) for happening in (event, *actions)) if n]
+                masked = isinstance(event, ContributionAccepted) and run.masked(event.exchange)
+                notices = [n for n in (describe(each, masked=masked) for each in (event, *actions)) if n]
                 self._save_and_tell(row, [*first, *notices], also, published, release=row.ended or server is not None)
             except BroadcastFailed as error:
                 run.machine.restore(before)

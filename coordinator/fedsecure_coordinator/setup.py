@@ -14,6 +14,8 @@ from fedsecure.masked_plan import masked_exchanges
 from fedsecure.methods import build_method
 from fedsecure.plan import load_plan
 from fedsecure_coordinator.journal import JOURNAL_NAME, Access, Journal, RunRow
+from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.masking.masks import require_manifest
 from fedsecure_coordinator.preparation import check_fits, physical_memory
 from fedsecure_coordinator.settings import CONFIG_NAME, CoordinatorSettings, load_settings
 
@@ -59,8 +61,9 @@ def open_store(folder: Path, access: Access) -> tuple[CoordinatorSettings, Journ
     return settings, Journal(path, access)
 
 
-def submit_plan(journal: Journal, path: Path, *, max_nodes: int) -> tuple[RunRow, bool]:
-    """Add the run of a plan file; returns its row, and whether it is new.
+def submit_plan(journal: Journal, path: Path, *, max_nodes: int, cohorts: Cohorts | None = None) -> tuple[RunRow, bool]:
+    """Add the run of a plan file; returns its row, and whether it is new. ``cohorts``: what a new run's sums can be
+    masked under; ``None``: that is not looked at.
 
     Raises ``ConfigError`` for a plan that is wrong, that names or needs more nodes than this coordinator serves, that
     needs more memory than this machine has, or whose sums cannot be masked as it asks.
@@ -75,6 +78,8 @@ def submit_plan(journal: Journal, path: Path, *, max_nodes: int) -> tuple[RunRow
     check_fits(plan, physical_memory())
     if plan.secagg != "off":
         masked_exchanges(plan, build_method(plan))
+    if cohorts is not None and not any(known.digest == plan.digest() for known in journal.runs()):
+        require_manifest(plan, cohorts)
     row = RunRow(plan.digest(), plan.name, plan.canonical(), time.time_ns() // 1_000_000)
     new = journal.add_run(row)
     return next(r for r in journal.runs() if r.digest == row.digest), new

@@ -140,7 +140,9 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "left": lambda d: f"{d['node']} takes no part: {d['reason']}",
     "exchange": lambda d: f"{_at(d)}: waiting for {', '.join(d['cohort'])}",
     "admitted": lambda d: f"{_at(d)}: waiting for {d['node']} as well",
-    "contribution": lambda d: f"{_at(d)}: {d['node']} contributed {d['digest'][:12]}",
+    "contribution": lambda d: (
+        f"{_at(d)}: {d['node']} " + ("is ready, under masks" if d.get("masked") else f"contributed {d['digest'][:12]}")
+    ),
     "stragglers": lambda d: f"{_at(d)}: too late: {', '.join(d['nodes'])}",
     "aggregating": lambda d: f"{_at(d)}: aggregating {counted(len(d['contributors']), 'contribution')}",
     "attempt-failed": lambda d: f"contributions cannot be summed: {d['reason']}",

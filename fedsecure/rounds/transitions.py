@@ -178,7 +178,7 @@ class Transitions:
         cohort = tuple(n for n in state.cohort if n != event.node or n in state.contributed)
         shrunk = self._without(state, event).model_copy(update={"cohort": cohort})
         if len(cohort) < self.min_nodes:
-            return self._short(shrunk, (event.node,))
+            return self._short(shrunk, tuple(n for n in shrunk.left if n not in cohort))
         return self._maybe_close(shrunk)
 
     def _leaves_later(self, state: RoundState, event: NodeLeft) -> Step:
@@ -235,7 +235,8 @@ class Transitions:
 
     def _open(self, state: RoundState, cohort: tuple[str, ...], attempt: int) -> Step:
         if len(cohort) < self.min_nodes:
-            return self._short(state, tuple(n for n in state.contributed if n not in cohort))
+            out = dict.fromkeys((*state.contributed, *state.left))
+            return self._short(state, tuple(n for n in out if n not in cohort))
         token = state.last_token + 1
         opened = state.model_copy(
             update={

@@ -18,20 +18,21 @@ def spaced(digest: str) -> str:
     return " ".join(digest[at : at + 8] for at in range(0, len(digest), 8))
 
 
-def digest_from(text: str, what: str = "digest", error: type[ConfigError | CertificateError] = ConfigError) -> str:
+def digest_from(text: str, what: str = "digest") -> str:
     """The 64 lower-case digits that a person gave (case, spaces, colons and the prefix ``SHA256:`` do not count).
 
-    Raises ``error``, naming ``what``, for anything else.
+    Raises ``ConfigError``, naming ``what``, for anything else.
     """
     plain = "".join(text.split()).lower().removeprefix("sha256:").replace(":", "")
     if len(plain) != _DIGITS or set(plain) - _HEX:
-        raise error(f"{what} {text[:100]!r} is malformed", hint=f"{_DIGITS} hexadecimal digits, all of them")
+        raise ConfigError(f"{what} {text[:100]!r} is malformed", hint=f"{_DIGITS} hexadecimal digits, all of them")
     return plain
 
 
 def require_digest(manifest: CohortManifest, text: str) -> None:
-    """Raise ``CertificateError``, naming both, unless ``text`` is the manifest's digest."""
-    due, actual = digest_from(text, error=CertificateError), manifest.digest.hex()
+    """Raise ``CertificateError``, naming both, unless ``text`` is the manifest's digest; ``ConfigError`` when it is
+    none."""
+    due, actual = digest_from(text), manifest.digest.hex()
     if due != actual:
         raise CertificateError(
             f"cohort {manifest.cohort}: the manifest has the digest {actual}, not {due}",
@@ -40,10 +41,11 @@ def require_digest(manifest: CohortManifest, text: str) -> None:
 
 
 def require_fingerprints(manifest: CohortManifest, given: Mapping[str, str], *, own: str) -> None:
-    """Raise ``CertificateError`` unless ``given`` has the right fingerprint of every node but ``own``."""
+    """Raise ``CertificateError`` unless ``given`` has the right fingerprint of every node but ``own``; ``ConfigError``
+    for what is none."""
     for node, text in given.items():
         actual = manifest.member(node).fingerprint
-        due = digest_from(text, f"fingerprint of {node}", CertificateError)
+        due = digest_from(text, f"fingerprint of {node}")
         if digest_from(actual) != due:
             raise CertificateError(
                 f"cohort {manifest.cohort}: the manifest names the key {actual} for node {node}, not {text.strip()}",

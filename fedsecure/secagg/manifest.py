@@ -188,7 +188,26 @@ def parse_manifest(data: bytes, where: str) -> CohortManifest:
     """The manifest in ``data`` (JSON); ``where`` names it in messages. Raises ``ConfigError`` with every fault."""
     if len(data) > MAX_MANIFEST_BYTES:
         raise ConfigError(f"{where}: larger than {MAX_MANIFEST_BYTES} bytes, so not a cohort's manifest")
+    _require_single_keys(data, where)
     return validate(CohortManifest, data, where)
+
+
+def _require_single_keys(data: bytes, where: str) -> None:
+    """Raise ``ConfigError`` for an object with a key twice: two readers could take it for two manifests. What is no
+    JSON is left to others."""
+    twice: list[str] = []
+
+    def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
+        keys = [key for key, _ in found]
+        twice.extend(key for key in dict.fromkeys(keys) if keys.count(key) > 1)
+        return dict(found)
+
+    try:
+        json.loads(data, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return
+    if twice:
+        raise ConfigError(f"{where}: {twice[0][:63]!r} is there twice", hint="ask for the manifest as it was signed")
 
 
 def read_manifest(path: Path) -> CohortManifest:

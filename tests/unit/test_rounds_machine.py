@@ -199,6 +199,21 @@ def test_leaving_below_quorum_aborts_naming_the_node():
     assert made.handle(NodeLeft("b", "gone")) == (Abort("quorum", ("b",), "fewer than 2 nodes; missing: b (gone)"),)
 
 
+def test_an_end_for_want_of_nodes_names_all_that_left():
+    made = joined("a", "b", "c", "d", min_nodes=3)
+    made.handle(NodeLeft("d", "not pinned"))
+    reason = "fewer than 3 nodes; missing: d (not pinned); c (not pinned, too)"
+    assert made.handle(NodeLeft("c", "not pinned, too")) == (Abort("quorum", ("c", "d"), reason),)
+    made = joined("a", "b", "c", "d", min_nodes=3)
+    made.handle(NodeLeft("d", "why"))
+    for node in "abc":
+        made.handle(given(node))
+    made.handle(NodeLeft("c", "too"))
+    assert made.handle(ServerUpdated()) == (
+        Abort("quorum", ("c", "d"), "fewer than 3 nodes; missing: c (too); d (why)"),
+    )
+
+
 def test_a_node_that_left_may_come_back_at_the_next_round():
     made = joined("a", "b", "c")
     made.handle(NodeLeft("c", "maintenance"))

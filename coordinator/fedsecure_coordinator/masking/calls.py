@@ -25,7 +25,7 @@ class MaskingCalls:
         found = self._cohorts.by_digest(digest)
         if found is None or node not in {member.node for member in found.nodes}:
             raise RemoteProtocolError(
-                f"no cohort {digest[:16]!r} of node {node} is known here",
+                f"this coordinator has no manifest {digest[:16]!r} that names node {node}",
                 hint="the coordinator's operator can add it: fedsecure coordinator cohort add FILE",
             )
         return found.model_dump_json().encode()

@@ -13,7 +13,10 @@ from fedsecure.secagg.masked import check_masked
 from fedsecure.secagg.streams import Stream
 from fedsecure_coordinator.masking.cohorts import Cohorts
 
-__all__ = ["CannotMask", "Masks", "decide", "restore"]
+__all__ = ["CannotMask", "Masks", "decide", "require_manifest", "restore"]
+
+
+_ADD = "fedsecure coordinator cohort add FILE"
 
 
 class CannotMask(ConfigError):
@@ -50,10 +53,19 @@ def decide(plan: Plan, method: Method, cohorts: Cohorts) -> Masks | None:
         return _masks(plan, method, manifest)
     if plan.secagg == "optional":
         return None
-    raise CannotMask(
-        f"secagg is 'required', and there is no manifest here of exactly {', '.join(plan.cohort.nodes)} that all of "
-        "them signed: fedsecure coordinator cohort add FILE, then submit the plan under another name or seed"
-    )
+    raise CannotMask(f"{_none(plan)}: {_ADD}, then submit the plan under another name or seed")
+
+
+def require_manifest(plan: Plan, cohorts: Cohorts) -> None:
+    """Raise ``CannotMask`` when a run of ``plan``, begun now, would end for want of a manifest; ``StoreError`` for a
+    damaged one."""
+    if plan.secagg == "required" and cohorts.for_nodes(plan.cohort.nodes) is None:
+        raise CannotMask(f"plan {plan.name}: {_none(plan)}", hint=f"{_ADD}, then submit it again")
+
+
+def _none(plan: Plan) -> str:
+    nodes = ", ".join(plan.cohort.nodes)
+    return f"secagg is 'required', and there is no manifest here of exactly {nodes} that all of them signed"
 
 
 def restore(plan: Plan, method: Method, cohorts: Cohorts, cohort: str) -> Masks | None:

@@ -235,8 +235,9 @@ def _compared(site: Site, file: Path | None, *, coordinator: bool) -> list[dict[
         compare(held[0], other, shown(file))
         compared[held[0].digest.hex()].append(shown(file))
     if coordinator:
-        for digest, manifest in ask_coordinator(site, compared).items():
-            compare(next(m for m in held if m.digest.hex() == digest), manifest, "the coordinator")
+        pinned = {manifest.digest.hex(): manifest for manifest in held}
+        for digest, manifest in ask_coordinator(site, compared, pinned).items():
+            compare(pinned[digest], manifest, "the coordinator")
             compared[digest].append("the coordinator's")
     return [
         {"cohort": m.cohort, "version": m.version, "digest": m.digest.hex(), "compared": compared[m.digest.hex()]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,22 +157,34 @@ def compare(pinned: CohortManifest, other: CohortManifest, where: str) -> None:
     other.require_signed()
 
 
-def ask_coordinator(site: Site, ask: Iterable[str]) -> dict[str, CohortManifest]:
-    """What the coordinator shows under each of the digests (64 hexadecimal digits). Trusts nothing.
+def ask_coordinator(
+    site: Site, ask: Iterable[str], pinned: Mapping[str, CohortManifest] | None = None
+) -> dict[str, CohortManifest]:
+    """What the coordinator shows under each of the digests (64 hexadecimal digits). Trusts nothing. ``pinned``: the
+    manifests of these digests that are pinned here, if they are, to name what the coordinator does not have.
 
     Raises ``WireError`` without a connection, else the coordinator's error, or ``RemoteProtocolError`` for an answer
     that is no manifest, is another one, or has a wrong signature.
     """
     client = connect(site.settings, threading.Event()).client
     try:
-        return {digest: _received(client, digest) for digest in ask}
+        return {digest: _received(client, digest, (pinned or {}).get(digest)) for digest in ask}
     finally:
         client.close()
 
 
-def _received(client: CoordinatorClient, digest: str) -> CohortManifest:
+def _received(client: CoordinatorClient, digest: str, held: CohortManifest | None) -> CohortManifest:
     """The coordinator's manifest under ``digest``. Raises as ``ask_coordinator``."""
-    data = client.cohort_manifest(digest)
+    try:
+        data = client.cohort_manifest(digest)
+    except RemoteProtocolError as error:
+        if held is None:
+            raise
+        raise RemoteProtocolError(
+            f"cohort {held.cohort}: the coordinator does not show version {held.version}, which is pinned here "
+            f"({error})",
+            hint="send its operator this version's file, to add: fedsecure coordinator cohort add FILE",
+        ) from None
     try:
         manifest = parse_manifest(data, "the coordinator's manifest")
         manifest.missing_signatures()

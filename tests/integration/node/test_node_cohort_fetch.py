@@ -8,17 +8,21 @@ import pytest
 
 from fedsecure.cli import run
 from fedsecure.crypto.signatures import generate_identity, load_identity
+from fedsecure.errors import RemoteProtocolError
 from fedsecure.secagg.manifest import MAX_MANIFEST_BYTES, CohortManifest, read_manifest, write_manifest
+from fedsecure.wire.status import to_status
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 
 
 @pytest.fixture
 def script(script):
     """The coordinator's answer is ``script.shown``."""
-    script.shown, script.asked = b"", []
+    script.shown, script.asked, script.fault = b"", [], None
 
     def answer(request, context):
         script.asked.append((request.node_id, request.cohort_digest))
+        if script.fault is not None:
+            to_status(context, script.fault)
         return pb.CohortManifestReply(manifest=script.shown)
 
     script.CohortManifest = answer
@@ -84,6 +88,20 @@ def test_another_manifest_than_was_asked_for_is_refused(script, manifest, keys, 
     assert not out.exists()
 
 
+def test_a_coordinator_that_lacks_the_version_that_is_pinned(script, manifest, keys, command, tmp_path):
+    for version in (1, 2):
+        made = signed(keys, version=version)
+        write_manifest(tmp_path / f"{version}.json", made)
+        command("trust", tmp_path / f"{version}.json", "--digest", made.digest.hex())
+
+    script.fault = RemoteProtocolError("this coordinator has no manifest of it")
+    text = command("verify", "--coordinator", code=9)
+    assert (
+        "cohort cardiology: the coordinator does not show version 2, which is pinned here (this coordinator has" in text
+    )
+    assert "hint: send its operator this version's file, to add: fedsecure coordinator cohort add FILE" in text
+
+
 @pytest.mark.parametrize(
     ("shown", "fault"),
     [
@@ -92,6 +110,7 @@ def test_another_manifest_than_was_asked_for_is_refused(script, manifest, keys, 
         (lambda m: b"[" * 50_000, "JSON"),
         (lambda m: b" " * (MAX_MANIFEST_BYTES + 1), "larger than"),
         (lambda m: b"{}", "format: missing"),
+        (lambda m: data(m)[:-1] + b',"version":2}', "'version' is there twice"),
         (lambda m: data(m).replace(b'"hospital-b":"', b'"hospital-b":"00', 1), "signatures"),
         (
             lambda m: data(m.model_copy(update={"signatures": {"hospital-b": "00" * 64}})),

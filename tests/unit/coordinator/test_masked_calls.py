@@ -199,7 +199,7 @@ def test_a_manifest_is_for_its_own_nodes(masked_run):
     digest = run.manifest.digest.hex()
     assert type(run.manifest).model_validate_json(run.calls.manifest("a", digest)) == run.manifest
     for node, asked in (("z", digest), ("a", "0" * 64), ("a", "../../etc/passwd")):
-        with pytest.raises(RemoteProtocolError, match="is known here"):
+        with pytest.raises(RemoteProtocolError, match="this coordinator has no manifest"):
             run.calls.manifest(node, asked)
 
 

@@ -59,6 +59,9 @@ def test_a_masked_run_gives_what_a_plain_one_gives_and_nodes_keep_their_summed_h
     assert view["history"][0]["masked"] == [{"exchange": "one", "survivors": list("abcd"), "dropped": {}, "clipped": 0}]
     assert all(up >= 4 * 8 for up in view["history"][0]["bytes_up"].values())  # the masked vectors are counted
     assert all(sentence(n.kind, n.detail) != n.kind for n in office.notices)
+    said = [sentence("contribution", detail) for detail in details(office, "contribution")]
+    assert said[0] == "round 1, one: a is ready, under masks"
+    assert len(said) == 8
 
 
 @pytest.mark.parametrize("leg", [0, 1, 2, 3, 4])

@@ -143,6 +143,23 @@ def test_no_bytes_get_a_traceback(data):
         parse_manifest(data, "cohort.json")
 
 
+@pytest.mark.parametrize(
+    ("change", "twice"),
+    [
+        (lambda d: d[:-1] + b',"version":2}', "version"),
+        (lambda d: b'{"nodes":[],' + d[1:], "nodes"),
+        (lambda d: d.replace(b'{"key":', b'{"key":"00","key":', 1), "key"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused_whatever_it_says(manifest, change, twice):
+    data = json.dumps(manifest.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+    assert parse_manifest(data, "cohort.json") == manifest
+    changed = change(data)
+    assert changed != data
+    with pytest.raises(ConfigError, match=f"^cohort.json: '{twice}' is there twice"):
+        parse_manifest(changed, "cohort.json")
+
+
 def test_a_huge_file_is_refused_unparsed():
     with pytest.raises(ConfigError, match="larger than 131072 bytes"):
         parse_manifest(b" " * (MAX_MANIFEST_BYTES + 1), "cohort.json")
