@@ -48,7 +48,7 @@ def say_manifest(manifest: CohortManifest) -> None:
         say(f"  {member.node:<{width}}  {member.fingerprint}  {'NOT SIGNED' if member.node in missing else 'signed'}")
     threshold = manifest.threshold
     most = f"up to {threshold.dropouts} may drop out" if threshold.dropouts else "none may drop out"
-    say(f"a sum needs {threshold.required} of {threshold.nodes} nodes to its end: {most}")
+    say(f"a sum needs {threshold.required} of {threshold.nodes} nodes to its end: {most}; a plan may ask for more")
     say(f"a coordinator that colludes with at most {threshold.colluders} of the nodes learns no single node's vector")
     warn_of(manifest)
 
