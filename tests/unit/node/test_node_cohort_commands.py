@@ -108,7 +108,7 @@ def test_what_is_shown_names_everything_that_people_compare(institutions):
     assert spaced(manifest.digest.hex()) in said
     for node in NODES:
         assert f"  {node}  {institutions.identity(node).fingerprint}  signed" in said
-    assert "needs 3 of 3 nodes to its end: none may drop out" in said
+    assert "needs 3 of 3 nodes to its end: none may drop out; a plan may ask for more" in said
     assert "colludes with at most 1 of the nodes" in said
     (shown,) = json.loads(institutions.type("show", institutions.file, "--json"))["cohorts"]
     assert (shown["digest"], shown["missing"]) == (manifest.digest.hex(), [])
