@@ -164,7 +164,9 @@ class Sessions:
                 self._registry.take_up_again(task.run.digest)
                 return
             if len(session.invited) - len(session.spent) < session.config.min_survivors:
-                self._feed(task, UpdateFailed(f"{SPENT} (the last session: {reasons[-1]})"))
+                # a session of this process that took their shares knows why they gave no sum
+                why = f"{reasons[0]}; {SPENT}" if len(reasons) > 1 else f"{SPENT} (the last session: {reasons[-1]})"
+                self._feed(task, UpdateFailed(why))
                 return
         self._feed(task, AttemptFailed(f"{MAX_SESSIONS} sessions gave no sum, the last: {reasons[-1]}"))
 
