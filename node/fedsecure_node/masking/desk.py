@@ -39,7 +39,7 @@ from fedsecure_node.masking.memory import StoredMemory
 from fedsecure_node.masking.opened import Answer, OpenSession
 from fedsecure_node.masking.prepared import prepare
 from fedsecure_node.masking.refusals import Refusals
-from fedsecure_node.masking.settling import say_differing
+from fedsecure_node.masking.settling import no_contribution, say_differing
 from fedsecure_node.masking.terms import MaskTerms
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable
 from fedsecure_node.progress import Reporter
@@ -191,8 +191,7 @@ class LegDesk:
         policy = self._allowed(plan, leg.plan_digest).policy
         release = self._gate.find(key)
         if release is None or not (release.is_summed_half_open or release.state == "unmasked"):
-            state = "there is none" if release is None else release.words()
-            raise SecAggError(f"BAD_CONFIG: {plan.name}, {key}: no contribution waits for a masked sum: {state}")
+            raise no_contribution(plan.name, key, release)
         return _Contribution(key, plan, method, release, policy)
 
     def _begin(self, about: _Contribution, leg: pb.Leg) -> OpenSession:

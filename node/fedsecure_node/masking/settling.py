@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from fedsecure.errors import RemoteProtocolError, SecAggError
 from fedsecure.method import Method
+from fedsecure.secagg.memory import already_released
 from fedsecure.secagg.results import SessionResult, parse_result
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate
@@ -16,7 +17,7 @@ from fedsecure_node.log.releases import Release
 from fedsecure_node.masking.announced import last_masked
 from fedsecure_node.progress import Reporter
 
-__all__ = ["close_sums", "say_differing", "settle_sums"]
+__all__ = ["close_sums", "no_contribution", "say_differing", "settle_sums"]
 
 #: States in which masked vectors of a release may have left.
 _LEFT = ("masked", "confirmed", "unmasked", "announced", "unread", "unsure")
@@ -59,6 +60,16 @@ def say_differing(gate: Gate, reporter: Reporter, release: Release) -> None:
     for line in absence_lines(rounds[-2:]):
         if line.startswith("warning"):
             _say(reporter, "differs", release, line)
+
+
+def no_contribution(name: str, key: ExchangeKey, release: Release | None) -> SecAggError:
+    """Why there is no session about ``release`` of the plan ``name``: ALREADY_RELEASED for a sum that was announced,
+    REPLAYED for an exchange that is over, BAD_CONFIG for any other."""
+    state = "there is none" if release is None else release.words()
+    if release is not None and release.state == "announced":
+        return already_released(key.exchange, key.round)
+    code = "REPLAYED" if release is not None and release.state in ("unsummed", "unread", "unsure") else "BAD_CONFIG"
+    return SecAggError(f"{code}: {name}, {key}: no contribution waits for a masked sum: {state}")
 
 
 def _announced(work: pb.Exchange) -> SessionResult | None:

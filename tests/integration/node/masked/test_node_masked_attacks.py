@@ -11,6 +11,7 @@ import pytest
 
 from fedsecure.crypto.signatures import ephemeral_identity
 from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.memory import session_numbers
 from fedsecure.secagg.messages import CONSISTENCY, consistency, open_signed, parse_survivors, sign, survivors
 from fedsecure.secagg.results import SessionResult
 from fedsecure.secagg.transcript import config_digest
@@ -349,13 +350,40 @@ def test_a_retry_after_success_and_a_replay_of_every_message(site, script, cohor
     assert kinds(site) == [*READY, "masked", "confirmed", "unmasked"]
 
 
-def test_a_round_that_was_left_behind(site, script, cohort, masked_plan, session_of):
-    """Round 0 never got its sum; once round 1 was begun it never will, though its contribution is still there."""
+@pytest.mark.parametrize("way", ["round", "attempt"])
+def test_an_exchange_that_was_left_behind(site, script, cohort, masked_plan, session_of, way):
+    """It never got its sum; once the next one was begun it never will, though its contribution is still there."""
+    at, change = (3, two_survivors) if way == "round" else (1, two_keys)
 
     def make(plan, work):
+        session = session_of(cohort, plan, work, session_numbers(work.attempt)[0])
+        if (work.round, work.attempt) == (0, 0):
+            session.mutate = lambda leg, m: change(cohort, m).SerializeToString() if leg == at else m
+        return session
+
+    script.sums.make = make
+    script.offer(plan := masked_plan())
+    script.sums.ask(plan)
+    node = site.start()
+    first = node.until(lambda: script.sums.session and script.sums.session.aborted and script.sums.session)
+    if way == "round":  # the coordinator says that the others opened a sum with it
+        script.sums.ask(plan, 1, result=lambda broadcast: said_of(first, broadcast))
+    else:
+        script.sums.ask(plan, attempt=1)
+    node.until(lambda: len(script.sums.sessions) == 2 and script.sums.session.sums)
+    script.sums.sessions.append(session_of(cohort, plan, first.work, 1))
+    node.until(lambda: script.sums.session.aborted)
+    node.end()
+    assert script.sums.session.aborted.code is AbortCode["ALREADY_RELEASED" if way == "round" else "REPLAYED"]
+    assert script.sums.session.answers == []
+    left = ["masked", "announced"] if way == "round" else ["closed"]
+    assert kinds(site) == [*READY, *left, *READY, "masked", "confirmed", "unmasked"]
+
+
+def test_an_announced_sum_with_a_vector_that_never_left(site, script, cohort, masked_plan, session_of):
+    def make(plan, work):
         session = session_of(cohort, plan, work)
-        if work.round == 0:
-            session.mutate = lambda leg, m: two_keys(cohort, m).SerializeToString() if leg == 1 else m
+        session.mutate = lambda leg, m: two_keys(cohort, m).SerializeToString() if leg == 1 else m
         return session
 
     script.sums.make = make
@@ -364,12 +392,10 @@ def test_a_round_that_was_left_behind(site, script, cohort, masked_plan, session
     node = site.start()
     first = node.until(lambda: script.sums.session and script.sums.session.aborted and script.sums.session)
     script.sums.ask(plan, 1, result=lambda broadcast: said_of(first, broadcast))
-    node.until(lambda: len(script.sums.sessions) == 2 and script.sums.session.sums)
-    script.sums.sessions.append(session_of(cohort, plan, first.work, 1))
-    node.until(lambda: script.sums.session.aborted)
+    node.until(lambda: script.refusals)
     node.end()
-    assert script.sums.session.aborted.code is AbortCode.REPLAYED
-    assert script.sums.session.answers == []
+    assert "said to hold release 1, whose summed half never left" in script.refusals[0][1]
+    assert kinds(site) == [*READY, "closed"]
 
 
 def said_of(session, broadcast):
