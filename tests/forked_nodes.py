@@ -1,5 +1,5 @@
-"""Node daemons that are forked from one process that imported everything already: importing torch takes a node longer
-than all its work here. A node may be told at which stage of a session it is to kill itself (kill -9).
+"""Daemons that are forked from one process that imported everything already: importing torch takes a node longer than
+all its work here. A node may be told at which stage of a session it is to kill itself (kill -9).
 
 To die there, a forked process has one of its client's calls replaced by the same call and a SIGKILL to itself, before,
 in the middle of, or after it; everything else is the node as it is shipped.
@@ -16,21 +16,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-#: What every node imports sooner or later; torch._dynamo with its first optimiser.
-IMPORTED = ["torch", "torch._dynamo", "grpc", "fedsecure.cli", "fedsecure.methods.fedspm", "fedsecure_node.assemble"]
+#: What every daemon imports sooner or later.
+IMPORTED = [
+    *("torch", "grpc", "fedsecure.cli", "fedsecure.methods.condensed", "fedsecure.methods.fedspm"),
+    *("fedsecure_node.assemble", "fedsecure_coordinator.process"),
+]
 
 
-class ForkedNode:
-    """``fedsecure node run`` in ``folder``, as ``subprocess.Popen`` has its processes; output is added to ``log``.
+class ForkedDaemon:
+    """``fedsecure ROLE run`` in ``folder``, as ``subprocess.Popen`` has its processes; output is added to ``log``.
 
-    ``dies_at``: the stage of its second session at which it dies; none: it goes on.
+    ``dies_at``: the stage of its second session at which a node dies; none: it goes on.
     """
 
-    def __init__(self, folder: Path, log: Path, dies_at: str = "") -> None:
+    def __init__(self, role: str, folder: Path, log: Path, *options: str, dies_at: str = "") -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(IMPORTED)
-        self._process = context.Process(target=_node, args=(folder, log, dies_at))
+        self._process = context.Process(target=_daemon, args=(role, folder, log, options, dies_at))
         self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
 
     @property
     def returncode(self) -> int | None:
@@ -52,19 +60,27 @@ class ForkedNode:
 
     def wait(self, timeout: float) -> int:
         self._process.join(timeout)
-        assert self.returncode is not None, "the node did not end"
+        assert self.returncode is not None, "the daemon did not end"
         return self.returncode
 
 
-def _node(folder: Path, log: Path, dies_at: str) -> None:
+class ForkedNode(ForkedDaemon):
+    """``fedsecure node run``."""
+
+    def __init__(self, folder: Path, log: Path, dies_at: str = "") -> None:
+        super().__init__("node", folder, log, dies_at=dies_at)
+
+
+def _daemon(role: str, folder: Path, log: Path, options: tuple[str, ...], dies_at: str) -> None:
     from fedsecure.cli import main
 
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for standard in (1, 2):
         os.dup2(output, standard)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if dies_at:
         _die(dies_at)
-    sys.argv = ["fedsecure", "node", "run", "--dir", str(folder)]
+    sys.argv = ["fedsecure", role, "run", "--dir", str(folder), *options]
     main()
 
 

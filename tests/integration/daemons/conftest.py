@@ -1,4 +1,6 @@
-"""A whole federation in a folder: identities by the real commands, daemons as processes of their own on 127.0.0.1."""
+"""A whole federation in a folder: identities by the real commands, daemons as processes of their own on 127.0.0.1.
+
+They are forked (forked_nodes.py) where a test does not ask for the command line."""
 
 from __future__ import annotations
 
@@ -26,6 +28,9 @@ from fedsecure.crypto import authority
 from fedsecure.data.dataset import Dataset
 from fedsecure.data.export import save_npz
 from fedsecure.plan import Plan, load_plan
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedDaemon
 
 CLASSES = ("a", "b", "c")
 POLICY: dict[str, Any] = {
@@ -71,6 +76,9 @@ def records(node: int, classes: tuple[str, ...] = CLASSES) -> Dataset:
 class Federation:
     """One CA, one coordinator, three nodes. ``ask`` runs a command that must succeed; ``refused`` one that must not."""
 
+    #: Daemons are started as an operator does, by ``python -m fedsecure``, and import everything anew.
+    by_command_line = False
+
     def __init__(self, root: Path) -> None:
         self.root = root
         with socket.socket() as probe:
@@ -78,7 +86,7 @@ class Federation:
             self.port = int(probe.getsockname()[1])
         self.address = f"localhost:{self.port}"
         self.nodes = ("node-0", "node-1", "node-2")
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes] | ForkedDaemon] = {}
         # A CA that is a month old, so that it can have issued certificates which have expired since.
         made_then = datetime.now(UTC) - timedelta(days=30)
         self.ca_fingerprint = authority.init_ca(root / "ca", "test", None, 10, made_then).fingerprint
@@ -137,18 +145,22 @@ class Federation:
         assert code != 0, f"{' '.join(map(str, arguments))} was not refused"
         return code, err
 
-    def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *options: str) -> None:
         """Start a daemon; its output goes to ``<name>.log``."""
         role = "coordinator" if name == "coordinator" else "node"
-        with (self.root / f"{name}.log").open("ab") as log:
+        log = self.root / f"{name}.log"
+        log.touch()
+        if not self.by_command_line:
+            self.processes[name] = ForkedDaemon(role, self.root / name, log, *options)
+            return
+        with log.open("ab") as file:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "fedsecure", role, "run", "--dir", str(self.root / name), *options],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=file,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
             )
-        return self.processes[name]
 
     def start_all(self, *options: str) -> None:
         for name in ("coordinator", *self.nodes):

@@ -18,6 +18,7 @@ from fedsecure_node.store.store import Store
 
 @pytest.mark.slow
 def test_fedaf_feddm_and_fedavg_end_in_the_same_bits(federation: Any, node_records: Any, fast: Any) -> None:
+    federation.by_command_line = True
     plans = [
         federation.plan("fedaf", {"name": "fedaf", **fast}),
         federation.plan("fedaf-stale", {"name": "fedaf", "sync": "stale", **fast}),

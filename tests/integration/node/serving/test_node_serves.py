@@ -3,12 +3,11 @@ policy says."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +17,9 @@ from fedsecure.crypto.certificates import last_ms
 from fedsecure.errors import DataError, NodeUnreachable, PolicyError, ReleaseLogError, RemoteProtocolError
 from fedsecure.wire.v1 import coordinator_pb2
 from fedsecure_node.store.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from forked_nodes import ForkedNode
 
 
 @pytest.fixture
@@ -294,15 +296,7 @@ def test_a_run_whose_model_is_gone_is_not_announced(study, node):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_that_waits_for_a_query_ends_at_once_and_serves_again(study, number):
     study.run()
-    command = [sys.executable, "-m", "fedsecure", "node", "run", "--dir", str(study.site.folder)]
-
-    def start():
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-
-    process = start()
+    process = ForkedNode(study.site.folder, study.site.folder / "out.txt")
     try:
         end = time.monotonic() + 120
         while not (study.relay.served and study.relay.polls):
