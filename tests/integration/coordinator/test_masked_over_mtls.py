@@ -181,7 +181,7 @@ def test_the_manifest_over_the_wire(masked):
     got = parse_manifest(reply.manifest, "what came")
     got.require_signed()
     assert got.digest == masked.manifest.digest
-    with pytest.raises(RemoteProtocolError, match="is known here"):
+    with pytest.raises(RemoteProtocolError, match="has no manifest"):
         caller.call("CohortManifest", pb.CohortManifestRequest(node_id="b", cohort_digest="0" * 64))
 
 

@@ -28,11 +28,11 @@ def test_three_institutions_agree_on_a_cohort(federation, node_records):
     fetched = root / "fetched.json"
     fetch = ("node", "cohort", "fetch", digest, "--out", fetched, "--dir")
     code, text = federation.refused(*fetch, root / "node-2")
-    assert (code, "is known here" in text) == (9, True)
+    assert (code, "has no manifest" in text) == (9, True)
     assert federation.ask("coordinator", "cohort", "add", whole, "--dir", coordinator)["new"] is True
     federation.add_node("node-3", node_records(3))
     code, text = federation.refused(*fetch, root / "node-3")
-    assert (code, "is known here" in text) == (9, True)
+    assert (code, "has no manifest" in text) == (9, True)
     assert federation.ask(*fetch, root / "node-2")["missing"] == []
     assert json.loads(fetched.read_text()) == json.loads(whole.read_text())
 
