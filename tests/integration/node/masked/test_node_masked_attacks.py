@@ -180,22 +180,14 @@ def test_a_changed_message_ends_the_session_and_a_fresh_one_completes(
     assert kinds(site)[-3:] == ["masked", "confirmed", "unmasked"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"threshold": 2}, {"min_survivors": 2}, {"threshold": 2, "min_survivors": 2}, {"prg": 0}, {"round": 2**63},
-        {"global_state_digest": b""}, {"attempt": 0, "purpose": "other"},
-    ],
-    ids="-".join,
-)  # fmt: skip
-def test_a_hostile_configuration(site, script, cohort, masked_plan, change):
+def refused_in_leg_0(site, script, masked_plan, change):
+    """The node refuses a session whose configuration ``change`` altered, and nothing of it leaves."""
     made = script.sums.make
 
     def make(plan, work):
         session = made(plan, work)
         message = spb.SessionConfig.FromString(session.config.to_bytes())
-        for name, value in change.items():
-            setattr(message, name, value)
+        change(message)
         show(session, plan, 0, message.SerializeToString(deterministic=True))
         return session
 
@@ -211,27 +203,28 @@ def test_a_hostile_configuration(site, script, cohort, masked_plan, change):
     assert kinds(site) == READY
 
 
-@pytest.mark.parametrize("field", ["length", "frac_bits", "clip_abs", "ring_bits", "max_count"])
-def test_a_hostile_stream(site, script, cohort, masked_plan, field):
-    made = script.sums.make
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"threshold": 2}, {"min_survivors": 2}, {"threshold": 2, "min_survivors": 2}, {"prg": 0}, {"round": 2**63},
+        {"global_state_digest": b""}, {"attempt": 0, "purpose": "other"},
+    ],
+    ids="-".join,
+)  # fmt: skip
+def test_a_hostile_configuration(site, script, cohort, masked_plan, change):
+    def alter(message):
+        for name, value in change.items():
+            setattr(message, name, value)
 
-    def make(plan, work):
-        session = made(plan, work)
-        message = spb.SessionConfig.FromString(session.config.to_bytes())
-        value = {"length": 2**62, "frac_bits": 0, "clip_abs": 1e-9, "ring_bits": 32, "max_count": 1}[field]
-        setattr(message.streams[0], field, value)
-        show(session, plan, 0, message.SerializeToString(deterministic=True))
-        return session
+    refused_in_leg_0(site, script, masked_plan, alter)
 
-    script.sums.make = make
-    script.sums._session = lambda digest, context: script.sums.session
-    script.offer(plan := masked_plan())
-    script.sums.ask(plan)
-    node = site.start()
-    session = node.until(lambda: script.sums.session and script.sums.session.aborted and script.sums.session)
-    node.end()
-    assert session.aborted.code is AbortCode.BAD_CONFIG
-    assert session.answers == []
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("length", 2**62), ("frac_bits", 0), ("clip_abs", 1e-9), ("ring_bits", 32), ("max_count", 1)],
+)
+def test_a_hostile_stream(site, script, cohort, masked_plan, field, value):
+    refused_in_leg_0(site, script, masked_plan, lambda message: setattr(message.streams[0], field, value))
 
 
 LEGS = [
