@@ -20,6 +20,7 @@ from fedsecure.tensors import Array, Tensors
 
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
+    from fedsecure.privacy.context import PrivacyContext
 
 __all__ = [
     "Aggregate",
@@ -82,7 +83,7 @@ class ClientContext:
     progress: Callable[[int, int], None] = lambda done, of: None
     cancelled: Callable[[], bool] = _never
     device: str = "cpu"
-    privacy: object | None = None
+    privacy: PrivacyContext | None = None
 
 
 class Cancelled(FedSecureError):

@@ -29,12 +29,12 @@ def check_exchange(plan: Plan, exchange: str, exchanges: Sequence[str]) -> None:
 
 
 def check_client(plan: Plan, schema: Schema, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
-    """Refuse a broadcast or data that are not the plan's, and a privacy request that nothing here would honour."""
+    """Refuse a broadcast or data that are not the plan's, and privacy other than the plan asks for."""
     schema.check(Contribution(released=broadcast))
-    if ctx.privacy is not None:
+    if (None if ctx.privacy is None else ctx.privacy.settings) != plan.privacy:
         raise LocalProtocolError(
-            f"method {plan.method.name} cannot add differential privacy",
-            hint="run it without, or choose another method; nothing was computed",
+            f"plan {plan.name}: what it says of differential privacy is not what was paid for",
+            hint="nothing was computed; please report it",
         )
     task = plan.task
     if data.classes != task.classes:
@@ -79,7 +79,7 @@ class ModelMethod:
         check_exchange(self.plan, exchange, self.exchanges)
 
     def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
-        """Refuse a broadcast or data that are not the plan's, and a privacy request that nothing here would honour."""
+        """Refuse a broadcast or data that are not the plan's, and privacy other than the plan asks for."""
         self._check_exchange(exchange)
         check_client(self.plan, self.broadcast_schema(exchange), broadcast, data, ctx)
 

@@ -22,6 +22,7 @@ from fedsecure.plan.methods import (
 )
 from fedsecure.plan.models import ModelSettings, check_network
 from fedsecure.plan.presets import preset_settings
+from fedsecure.plan.privacy import AnyPrivacySettings, check_privacy
 from fedsecure.plan.size import check_size
 from fedsecure.plan.task import Task
 from fedsecure.secagg.threshold import Threshold
@@ -81,6 +82,7 @@ class Plan(Settings):
     task: Task
     model: ModelSettings
     method: AnyMethodSettings
+    privacy: AnyPrivacySettings | None = None
     cohort: Cohort = Cohort()
     deadlines: Deadlines = Deadlines()
 
@@ -99,6 +101,8 @@ class Plan(Settings):
                 )
         if self.secagg != "off":
             self._check_masked()
+        if self.privacy is not None:
+            check_privacy(self.privacy, self.method)
         check_size(self)
         return self
 
