@@ -39,9 +39,12 @@ class PrivacyContext:
     """What ``client_update`` needs to be differentially private; all that it computes so was charged before.
 
     ``settings``: the plan's. ``counts``: this node's records per class as the run counts them, with noise: whole
-    numbers that are not negative, in the order of the plan's classes; 0 for a class that takes no part.
+    numbers that are not negative, in the order of the plan's classes; 0 for a class that takes no part. ``records``:
+    how many this node has in all, those of classes that take no part included, which is public. Sampling rates and
+    weights follow from it: ``len(data)``, without these, tells how many they are.
     """
 
     settings: AnyPrivacySettings
     counts: tuple[int, ...]
+    records: int
     noise: NoiseSource = field(repr=False)
