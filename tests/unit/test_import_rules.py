@@ -44,6 +44,7 @@ ALLOWED = {
         "tensors",
         "files",
         "locks",
+        "randomness",
     },
     "plan": {"config", "data", "files", "secagg"},
     "policy": {"config", "files", "plan", "text"},
