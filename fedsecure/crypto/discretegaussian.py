@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsecure.crypto.exponential import Uniform, exp_bounds
-from fedsecure.crypto.keystream import Mask, add_masks
-from fedsecure.crypto.secretbytes import fresh_secret, wipe
+from fedsecure.crypto.uniform import random_words
 
 __all__ = ["MAX_VARIANCE", "MIN_VARIANCE", "discrete_gaussian"]
 
@@ -55,7 +54,8 @@ def discrete_gaussian(count: int, variance: Fraction) -> Integers:
     samples = np.empty(count, np.int64)
     filled = 0
     while filled < count:
-        words = _random_words(min(BLOCK, 3 * (count - filled) + 16))
+        candidates = min(BLOCK, 3 * (count - filled) + 16)
+        words = random_words(3 * candidates).reshape(3, candidates)
         values, accepted, undecided = _decide(words, scale)
         for index in np.flatnonzero(undecided):
             value = _settle(words[:, index], scale)
@@ -93,15 +93,6 @@ def _around(number: Fraction) -> tuple[int, int]:
     """Bounds of ``number`` in units of 2^-24."""
     below = (number.numerator << FRACTION) // number.denominator
     return below, below + 1
-
-
-def _random_words(candidates: int) -> Words:
-    """Three random words for each candidate (3, candidates)."""
-    words = np.zeros(3 * candidates, np.uint64)
-    key = fresh_secret()
-    add_masks(words, [Mask(key)])
-    wipe(key)
-    return words.reshape(3, candidates)
 
 
 @lru_cache(maxsize=1)
