@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedsecure.errors import ConfigError
+from fedsecure.errors import ConfigError, FedSecureError
 from fedsecure.files import PRIVATE_FILE, exists, faults
 
-__all__ = ["DAEMON_LOCK", "daemon_lock", "file_lock", "is_held"]
+__all__ = ["DAEMON_LOCK", "daemon_lock", "file_lock", "is_held", "sole_lock"]
 
 #: The file in a store that its daemon holds; its content is the daemon's process number.
 DAEMON_LOCK = "daemon.lock"
@@ -24,18 +24,29 @@ def daemon_lock(folder: Path, what: str) -> Iterator[None]:
     Raises ``ConfigError`` at once, naming the process, when another holds it, ``StoreError`` when the file cannot be
     made.
     """
-    path = folder / DAEMON_LOCK
+
+    def taken(process: str) -> ConfigError:
+        holder = f" (process {process})" if process else ""
+        return ConfigError(
+            f"{folder}: another {what} daemon{holder} uses this store",
+            hint=f"stop it first, or give this {what} a store of its own",
+        )
+
+    with sole_lock(folder / DAEMON_LOCK, taken):
+        yield
+
+
+@contextmanager
+def sole_lock(path: Path, taken: Callable[[str], FedSecureError]) -> Iterator[None]:
+    """Hold the file at ``path``, made when it is missing, as the only one. When another process holds it, raises at
+    once what ``taken`` makes of its number (``""`` if unknown); ``StoreError`` when the file cannot be made."""
     handle = _open(path, os.O_RDWR | os.O_CREAT)
     try:
-        with _turn(folder):
+        with _turn(path.parent):
             free = _try_lock(handle, fcntl.LOCK_EX)
         if not free:
             holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-            process = f" (process {holder})" if holder.isdigit() else ""
-            raise ConfigError(
-                f"{folder}: another {what} daemon{process} uses this store",
-                hint=f"stop it first, or give this {what} a store of its own",
-            )
+            raise taken(holder if holder.isdigit() else "")
         with faults(path):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

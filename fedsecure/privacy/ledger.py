@@ -1,0 +1,236 @@
+"""The privacy ledger: what each data set's records have paid for since they were first computed on, for ever.
+
+**Before** anything is computed: ``charge`` returns when the spend is on the disk, and only then may what it pays for be
+computed. A process killed at any instruction has therefore charged too much or the right amount, never too little.
+
+**Per record, conservatively.** A record's loss is what all data sets that hold it have spent: data sets that share a
+record share one history (``fedsecure.privacy.datasets``). Adding, dropping or moving records buys no new budget.
+
+**What it lost counts for all.** Entries that were put back from a release log (``restore``) may speak of a data set
+whose records the ledger does not know: until it is registered again, its entries are in every data set's history.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fedsecure.errors import PrivacyBudgetExceeded, StoreError
+from fedsecure.files import shown
+from fedsecure.privacy.datasets import DataSetRow, DataSets
+from fedsecure.privacy.entries import ChargedFor, Entry, EntryKind
+from fedsecure.privacy.lease import hold_data_set
+from fedsecure.privacy.ledgerfile import Access, LedgerFile
+from fedsecure.privacy.spend import Spend, merged
+
+__all__ = ["ComposeEpsilon", "DataSetRow", "Ledger"]
+
+#: (history, delta) -> epsilon: ``fedsecure.privacy.accounting.epsilon``.
+ComposeEpsilon = Callable[[Iterable[Spend], float], float]
+
+
+class Ledger:
+    """An open ledger; a context manager. Threads may share it; processes open it each for themselves."""
+
+    def __init__(self, path: Path, access: Access = "create") -> None:
+        """Open ``path``, or make it (mode 0600). Raises ``ConfigError`` when it is absent and not to be made,
+        ``StoreError`` when it cannot be used: damaged, of a later version, open to others, not on the disk."""
+        self._file = LedgerFile(path, access)
+        self._data_sets = DataSets(self._file)
+        self._composed: dict[tuple[tuple[Spend, ...], float], float] = {}
+        try:
+            if access != "read":
+                self._begin()
+            self.identity = bytes(self._meta("identity")).hex()
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def path(self) -> Path:
+        """The ledger's own file, links followed."""
+        return self._file.path
+
+    @property
+    def counter(self) -> int:
+        """Number of the last entry; 0 before the first. It never falls, but in an older copy."""
+        return int(self._file.rows("SELECT coalesce(max(counter), 0) FROM entries")[0][0])
+
+    def data_set(self, records: Sequence[bytes]) -> str:
+        """The id of the data set with these record digests (32 bytes each), registered if it is new: then it shares
+        the history of those that it shares a record with, and they its. Raises ``DataError`` for none."""
+        return self._data_sets.register(records, bytes(self._meta("key")), _now_ms())
+
+    def lease(self, data_set: str) -> AbstractContextManager[None]:
+        """Work on ``data_set`` as the only process of this machine. Raises ``LocalProtocolError`` at once when another
+        does, whatever its ledger."""
+        return hold_data_set(self.path, data_set)
+
+    def history(self, data_set: str) -> tuple[Spend, ...]:
+        """All that counts for the records of ``data_set``, one spend for each (sigma, q). Raises
+        ``LocalProtocolError`` when it is not registered."""
+        return merged(spend for entry in self.entries(data_set) for spend in entry.spends)
+
+    def entries(self, data_set: str | None = None) -> tuple[Entry, ...]:
+        """The entries in their order; of those that count for ``data_set``, if one is given. Raises ``StoreError`` when
+        one is not as it was written."""
+        if data_set is None:
+            return tuple(self._read("SELECT counter, hash, body FROM entries ORDER BY counter", ()))
+        members = json.dumps([row.id for row in self.sharing(data_set)])
+        return tuple(
+            self._read(
+                "SELECT counter, hash, body FROM entries WHERE data_set IN (SELECT value FROM json_each(?))"
+                " ORDER BY counter",
+                (members,),
+            )
+        )
+
+    def data_sets(self) -> tuple[DataSetRow, ...]:
+        """All data sets, the oldest first."""
+        return self._data_sets.rows()
+
+    def sharing(self, data_set: str) -> tuple[DataSetRow, ...]:
+        """The data sets whose spends count for ``data_set``, itself included. Raises ``LocalProtocolError``."""
+        return self._data_sets.sharing(data_set)
+
+    def unprotected(self, data_set: str) -> tuple[Entry, ...]:
+        """The releases without any guarantee that were made from records of ``data_set``."""
+        return tuple(entry for entry in self.entries(data_set) if entry.kind == "unprotected")
+
+    def charge(
+        self,
+        data_set: str,
+        spends: Sequence[Spend],
+        *,
+        cap: float,
+        delta: float,
+        what: ChargedFor,
+        epsilon: ComposeEpsilon,
+    ) -> Entry:
+        """Pay for ``spends``; the entry is on the disk on return. ``epsilon`` composes the whole history with them, and
+        nobody can spend meanwhile.
+
+        Raises ``PrivacyBudgetExceeded`` when that passes ``cap`` at ``delta``, ``StoreError`` when it cannot be
+        written: nothing may be computed then. ``ValueError`` for numbers that make no sense.
+        """
+        if not spends or not (math.isfinite(cap) and cap >= 0 and 0 < delta < 1):
+            raise ValueError(f"nothing to charge, or no such limit: cap {cap}, delta {delta}")
+        with self._file.transaction():
+            before = self.history(data_set)
+            spent = self._epsilon(before, delta, epsilon)
+            after = self._epsilon(merged((*before, *spends)), delta, epsilon)
+            if not after <= cap:  # nor if it is NaN
+                raise _exceeded(data_set, what, spent, after, cap, delta)
+            return self._insert(self._entry(data_set, "charge", what, tuple(spends), (cap, delta, spent, after)))
+
+    def note_unprotected(self, data_set: str, what: ChargedFor) -> Entry:
+        """Note that a release without any guarantee is made from ``data_set``: no epsilon covers it."""
+        with self._file.transaction():
+            self.sharing(data_set)
+            return self._insert(self._entry(data_set, "unprotected", what, (), (None, None, None, None)))
+
+    def missing(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Those of ``entries`` that the ledger lacks: that it is an older copy, or another."""
+        held = {hash_ for (hash_,) in self._file.rows("SELECT hash FROM entries")}
+        return [entry for entry in entries if entry.hash not in held]
+
+    def restore(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Put back what a release log knows and the ledger lacks; returns these as they stand now. Each keeps its
+        number where that is free, and gets a new one otherwise."""
+        with self._file.transaction():
+            taken = {counter for (counter,) in self._file.rows("SELECT counter FROM entries")}
+            put_back = []
+            for entry in self.missing(sorted(entries, key=lambda each: each.counter)):
+                self._data_sets.name(entry.data_set, _now_ms())
+                free = entry.counter not in taken
+                put_back.append(self._insert(entry if free else replace(entry, counter=max(taken) + 1)))
+                taken.add(put_back[-1].counter)
+            return put_back
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        """Draw identity and key of a ledger that has none yet."""
+        if not self._file.rows("SELECT 1 FROM meta WHERE key = 'key'"):
+            with self._file.transaction():
+                for name, length in (("identity", 16), ("key", 32)):
+                    self._file.write("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, secrets.token_bytes(length)))
+
+    def _meta(self, name: str) -> bytes:
+        found = self._file.rows("SELECT value FROM meta WHERE key = ?", (name,))
+        if not found:
+            raise StoreError(f"{shown(self.path)}: has no {name}", hint="put the newest backup of the ledger back")
+        return bytes(found[0][0])
+
+    def _epsilon(self, history: tuple[Spend, ...], delta: float, compose: ComposeEpsilon) -> float:
+        """0 for an empty history; else composed, once for each history."""
+        if not history:
+            return 0.0
+        if (history, delta) not in self._composed:
+            self._composed = {(history, delta): float(compose(history, delta)), **_last(self._composed)}
+        return self._composed[history, delta]
+
+    def _entry(
+        self,
+        data_set: str,
+        kind: EntryKind,
+        what: ChargedFor,
+        spends: tuple[Spend, ...],
+        limits: tuple[float | None, float | None, float | None, float | None],
+    ) -> Entry:
+        cap, delta, before, after = limits
+        nonce = secrets.token_hex(16)
+        return Entry(
+            self.counter + 1, self.identity, nonce, data_set, kind, spends, cap, delta, before, after, what, _now_ms()
+        )
+
+    def _insert(self, entry: Entry) -> Entry:
+        self._file.write(
+            "INSERT INTO entries VALUES (?, ?, ?, ?)",
+            (entry.counter, entry.hash, entry.data_set, entry.canonical().decode()),
+        )
+        return entry
+
+    def _read(self, sql: str, values: tuple[str, ...]) -> Iterator[Entry]:
+        for counter, hash_, body in self._file.rows(sql, values):
+            where = f"{shown(self.path)}: entry {counter}"
+            try:
+                raw = json.loads(body)
+            except ValueError:
+                raw = {}
+            yield Entry.from_json({**raw, "counter": counter, "hash": hash_}, where)
+
+
+def _exceeded(
+    data_set: str, what: ChargedFor, spent: float, after: float, cap: float, delta: float
+) -> PrivacyBudgetExceeded:
+    return PrivacyBudgetExceeded(
+        f"data set {data_set[:12]}: {what.name}, round {what.round + 1} {what.exchange} would take epsilon from "
+        f"{spent:.4g} to {after:.4g} at delta {delta:.3g}, past the cap of {cap:g}",
+        hint="see what was spent: fedsecure node budget; a spend never comes back",
+    )
+
+
+def _last(composed: dict[tuple[tuple[Spend, ...], float], float]) -> dict[tuple[tuple[Spend, ...], float], float]:
+    return dict(list(composed.items())[:1])
+
+
+def _now_ms() -> int:
+    """For people alone."""
+    return time.time_ns() // 1_000_000
