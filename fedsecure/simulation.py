@@ -3,6 +3,7 @@
 Pure like the rest of the library: data, clock and device are arguments. The coordinator's state that comes out is, bit
 for bit, the one that the daemons compute from the same plan with ``randomness = "plan"`` and the same thread count.
 With ``secagg`` "required" sums are masked, by the real protocol; with "optional" they are not: there is no manifest.
+With ``[privacy]`` the noise is the real one, too: two runs differ, and so do simulation and daemons.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from fedsecure.tensors import Tensors
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
     from fedsecure.plan import Plan
+    from fedsecure.private_simulation import Paid, PrivateNodes
 
 __all__ = ["Evaluate", "RoundReport", "SimulationResult", "Simulator", "simulate"]
 
@@ -50,7 +52,8 @@ Listener = Callable[[str, int, str, str], None]
 class RoundReport:
     """One round. ``metrics``: of the trained model on the test records. ``losses``: what ``server_update`` reported.
     ``local``: what each node's ``client_update`` reported. Bytes, per node, are those of the serialised tensors, and of
-    the masked vectors in place of what is summed under masks."""
+    the masked vectors in place of what is summed under masks. ``epsilon``: what each node of a plan with [privacy] paid
+    until then, of a round that is tested; ``None`` where it has no bound."""
 
     round: int
     metrics: dict[str, float] = field(default_factory=dict)
@@ -58,6 +61,7 @@ class RoundReport:
     local: dict[str, dict[str, float]] = field(default_factory=dict)
     bytes_up: dict[str, int] = field(default_factory=dict)
     bytes_down: dict[str, int] = field(default_factory=dict)
+    epsilon: dict[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, object]:
@@ -70,17 +74,20 @@ class RoundReport:
             "bytes_up": sum(self.bytes_up.values()),
             "bytes_down": sum(self.bytes_down.values()),
             "bytes_up_per_node": self.bytes_up,
+            **({"epsilon": self.epsilon} if self.epsilon else {}),
             "seconds": round(self.seconds, 3),
         }
 
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """The rounds, and the coordinator's state after the last one."""
+    """The rounds, the coordinator's and the nodes' state after the last one, and what each node paid of its privacy
+    (none for a plan without [privacy])."""
 
     rounds: tuple[RoundReport, ...]
     server: Tensors
     local: Mapping[str, Tensors]
+    privacy: Mapping[str, Paid] = field(default_factory=dict)
 
 
 #: The test of a round: the coordinator's state and each node's local state to metrics.
@@ -90,6 +97,15 @@ Evaluate = Callable[[Tensors, Mapping[str, Tensors]], Mapping[str, float]]
 def _unmeasured(server: Tensors, local: Mapping[str, Tensors]) -> Mapping[str, float]:
     """The default evaluation."""
     return {}
+
+
+def _private(plan: Plan, data: Mapping[str, Dataset]) -> PrivateNodes | None:
+    """What differential privacy takes, where the plan asks for it."""
+    if plan.privacy is None:
+        return None
+    from fedsecure.private_simulation import PrivateNodes
+
+    return PrivateNodes(plan, data)
 
 
 def _ignore(kind: str, round_: int, exchange: str, node: str) -> None:
@@ -123,6 +139,7 @@ class Simulator:
         self.server = method.init_server(server_seed(plan.seed))
         self.local = {node: Tensors() for node in self.data}
         self._masks = MaskedSums(plan, method) if plan.secagg == "required" else None
+        self._private = _private(plan, self.data)
         self._contributions: dict[str, Contribution] = {}
         self._broadcast = b""  # SHA-256 of what the exchange's contributions were computed from
         self._actions: deque[Action] = deque(self.machine.pending())
@@ -176,16 +193,17 @@ class Simulator:
     def _node(self, action: StartExchange, node: str, broadcast: Tensors) -> Contribution:
         """One node's part, through the same schema checks as on the wire."""
         reported = self._report.local.setdefault(node, {})
+        paid = None if self._private is None else self._private.pay(node, action.exchange, action.round)
+        data = self.data[node] if self._private is None else self._private.records(node)
         ctx = ClientContext(
             node=node,
             round=action.round,
             seed=node_seed(self.plan.seed, node),
             report=reported.__setitem__,
             device=self._device,
+            privacy=paid,
         )
-        local, contribution = self.method.client_update(
-            action.exchange, broadcast, self.local[node], self.data[node], ctx
-        )
+        local, contribution = self.method.client_update(action.exchange, broadcast, self.local[node], data, ctx)
         self.method.schema(action.exchange).check(contribution)
         self.local[node] = local
         return contribution
@@ -209,13 +227,20 @@ class Simulator:
         report = self._report
         if (round_ + 1) % self._every == 0 or round_ + 1 == self.plan.rounds:
             report.metrics = dict(self._evaluate(self.server, self.local))
+            report.epsilon = {node: paid.epsilon for node, paid in self.privacy().items()}
         report.seconds = self._clock() - self._started
         self._report, self._started = RoundReport(round_ + 1), self._clock()
         return report
 
+    def privacy(self) -> dict[str, Paid]:
+        """What each node paid until now; none for a plan without [privacy]."""
+        return {} if self._private is None else {node: self._private.paid(node) for node in self.data}
+
     def checkpoint(self) -> tuple[Tensors, str]:
         """Everything the rest of the run depends on, taken between two rounds: tensors, and the machine's state."""
         parts = [self.server.prefixed("server"), *(t.prefixed(f"local.{n}") for n, t in self.local.items())]
+        if self._private is not None:
+            parts.append(self._private.checkpoint().prefixed("privacy"))
         return Tensors({name: array for part in parts for name, array in part.items()}), self.machine.snapshot()
 
     def resume(self, tensors: Tensors, machine: str) -> None:
@@ -223,6 +248,8 @@ class Simulator:
         self.machine.restore(machine)
         self.server = tensors.under("server")
         self.local = {node: tensors.under(f"local.{node}") for node in self.data}
+        if self._private is not None:
+            self._private.resume(tensors.under("privacy"))
         self._actions = deque(self.machine.pending())
         self._report = RoundReport(self.machine.state.round)
 
@@ -239,4 +266,4 @@ def simulate(
     """Run a plan to its end over ``data`` (node id -> records). Raises ``RunAborted``, or what an update raises."""
     simulator = Simulator(plan, method, data, evaluate=evaluate, clock=clock, device=device)
     reports = tuple(simulator.rounds())
-    return SimulationResult(reports, simulator.server, dict(simulator.local))
+    return SimulationResult(reports, simulator.server, dict(simulator.local), simulator.privacy())

@@ -15,6 +15,7 @@ from fedsecure.text import counted
 if TYPE_CHECKING:
     from fedsecure.data.dataset import Dataset
     from fedsecure.plan import Plan
+    from fedsecure.private_simulation import Paid
     from fedsecure.simulation import Simulator
 
 __all__ = ["result_json", "simulate"]
@@ -55,16 +56,20 @@ def simulate(
     rounds = [] if fresh else take_up(simulator, records, out)
     for entry in rounds if not json_output else []:
         say(_line(entry) + " (from before)")
+    paid: dict[str, Paid] = {}
     for report in simulator.rounds():
         rounds.append(report.to_json())
         save_checkpoint(simulator, rounds, records, out)
-        _write(out / "result.json", _json(result_json(simulator.plan, rounds, counts)))
+        paid = simulator.privacy() if report.epsilon else paid
+        _write(out / "result.json", _json(result_json(simulator.plan, rounds, counts, paid)))
         if not json_output:
             say(_line(rounds[-1]))
     _write(out / "model.safetensors", simulator.method.model(simulator.server).to_bytes())
     if json_output:
-        emit_json(result_json(simulator.plan, rounds, counts))
+        emit_json(result_json(simulator.plan, rounds, counts, simulator.privacy()))
     else:
+        for line in _paid_words(simulator.privacy()):
+            say(line)
         say(f"wrote {out / 'result.json'} and {out / 'model.safetensors'}")
 
 
@@ -138,6 +143,8 @@ def _introduce(plan: Plan, data: dict[str, Dataset], test: Dataset, device: str)
         say(f"    departs from it: {departure}")
     if plan.secagg != "off":
         say(f"  sums: {_SUMS[plan.secagg]}")
+    if plan.privacy is not None:
+        say(f"  privacy: {plan.privacy.kind}, sigma {plan.privacy.sigma:g}, {plan.privacy.noise} noise")
     for node, dataset in data.items():
         held = int((dataset.counts() > 0).sum())
         say(f"  {node}: {counted(len(dataset), 'record')} in {held} of {len(dataset.classes)} classes")
@@ -152,9 +159,17 @@ def _line(entry: dict[str, Any]) -> str:
     )
 
 
-def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dict[str, Any]:
+def _paid_words(paid: dict[str, Paid]) -> list[str]:
+    """What each node paid of its privacy, a line each."""
+    from fedsecure.privacy.labels import guarantee_words
+
+    return [f"{node}: guarantee {guarantee_words(spent.label)}" for node, spent in paid.items()]
+
+
+def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts, paid: dict[str, Paid]) -> dict[str, Any]:
     """The content of ``result.json``: ``final_accuracy`` is the last round's, ``best_accuracy`` the best round's
-    (chosen on the test records, so it flatters; it stands here because the papers report it)."""
+    (chosen on the test records, so it flatters; it stands here because the papers report it). ``privacy``: what each
+    node paid; ``guarantee``: the weakest label that a node's releases have."""
     accuracies = [entry["accuracy"] for entry in rounds if "accuracy" in entry]
     system = {f"final_{name}": rounds[-1][name] for name in _SYSTEM if rounds and name in rounds[-1]}
     return {
@@ -169,8 +184,13 @@ def result_json(plan: Plan, rounds: list[dict[str, Any]], counts: Counts) -> dic
         "best_accuracy": max(accuracies, default=None),
         **system,
         "class_counts": counts,
-        "guarantee": "none",
+        **({"privacy": {node: spent.to_json() for node, spent in paid.items()}} if paid else {}),
+        "guarantee": _weakest([str(spent.label["label"]) for spent in paid.values()]),
     }
+
+
+def _weakest(labels: list[str]) -> str:
+    return next((label for label in ("none", "heuristic", "dp") if label in labels), "none")
 
 
 def _json(result: dict[str, Any]) -> bytes:

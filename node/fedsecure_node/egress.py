@@ -14,6 +14,7 @@ from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.policy import Policy
+from fedsecure.privacy.labels import NONE
 from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import Array
 from fedsecure.wire.codec import Payload, decode_payload, upload_key
@@ -21,7 +22,6 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.chain import MASKED, UNMASKED
 from fedsecure_node.log.decisions import note
-from fedsecure_node.log.guarantee import NONE
 from fedsecure_node.log.masks import MaskedSum, leaving, total_bytes
 from fedsecure_node.log.records import Destination, class_counts, release_body
 from fedsecure_node.log.releaselog import ReleaseLog

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 
 from fedsecure.errors import FedSecureError, ReleaseLogError
 from fedsecure.plan import Plan
+from fedsecure.privacy.labels import NONE
 from fedsecure.text import printable
 from fedsecure_node.log.chain import PREDICTION, PREDICTION_REFUSED, Record
-from fedsecure_node.log.guarantee import NONE
 from fedsecure_node.log.records import Destination
 
 __all__ = [

@@ -10,11 +10,11 @@ import numpy as np
 
 from fedsecure.errors import DataError
 from fedsecure.plan import Plan
+from fedsecure.privacy.labels import Guarantee
 from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.keys import ExchangeKey
-from fedsecure_node.log.guarantee import Guarantee
 from fedsecure_node.log.masks import MaskedSum, leaving
 
 __all__ = ["Destination", "class_counts", "learns", "release_body", "tensor_rows"]

@@ -9,9 +9,9 @@ from typing import Any
 from fedsecure.errors import ConfigError
 from fedsecure.plan import Plan
 from fedsecure.plan.task import NumericColumn, TableTask
+from fedsecure.privacy.labels import guarantee_words
 from fedsecure.tensors import Array, Tensors
 from fedsecure_node.log.chain import ANNOUNCED, CONFIRMED, UNMASKED
-from fedsecure_node.log.guarantee import guarantee_words
 from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.releases import Release
 from fedsecure_node.plans.describe import floor_words, human_bytes

@@ -114,8 +114,8 @@ def test_statistics_show_their_matrices_and_no_sheet(node, make_release):
 
 
 def release_for(node, plan, method, key, contribution):
+    from fedsecure.privacy.labels import NONE
     from fedsecure.wire.codec import encode_contribution
-    from fedsecure_node.log.guarantee import NONE
 
     body = release_body(
         plan, key, encode_contribution(contribution), contribution, method.schema(key.exchange),

@@ -17,8 +17,8 @@ from fedsecure.errors import (
     RemoteProtocolError,
 )
 from fedsecure.method import Cancelled
+from fedsecure.privacy.labels import NONE, DifferentialPrivacy, Heuristic, guarantee_words
 from fedsecure_node.link.transfer import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff
-from fedsecure_node.log.guarantee import NONE, DifferentialPrivacy, Heuristic, guarantee_words
 from fedsecure_node.plans.describe import describe
 from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.plans.reasons import public_reason
