@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
+import pytest
 
 from fedsecure.crypto.keystream import Prg
 from fedsecure.errors import SecAggError
 from fedsecure.secagg.coordinator import SecAggCoordinator
 from fedsecure.secagg.memory import MemoryOnly
 from fedsecure.secagg.messages import SessionConfig
-from fedsecure.secagg.node import SecAggNode, SessionDue
+from fedsecure.secagg.node import NodeState, SecAggNode, SessionDue
 from fedsecure.secagg.session import deliver, ephemeral_cohort
 from fedsecure.secagg.spec import StreamSpec, Weighting
 from fedsecure.secagg.streams import Place, Stream, layout_digest
@@ -134,13 +135,17 @@ def answer_leg(coordinator, nodes, vanish: Mapping[str, int]) -> None:
         stage = vanish.get(name, STAYS)
         if stage > leg:
             deliver(coordinator, name, leg, nodes[name].answer(leg, coordinator.message(name)))
-        elif stage == leg == 2 and int(name[1:]) % 2:
-            break_off(coordinator, nodes[name], name)
+        elif stage == leg == 2 and breaks_off(name):
+            deliver_part(coordinator, name, nodes[name].mask(coordinator.message(name)))
 
 
-def break_off(coordinator, node, name) -> None:
-    """All of the masked vectors of ``node``, but not the message that ends them."""
-    masked = node.mask(coordinator.message(name))
+def breaks_off(name: str) -> bool:
+    """Whether a node that vanishes in leg 2 does so in mid-upload; the others do before they send anything."""
+    return bool(int(name[1:]) % 2)
+
+
+def deliver_part(coordinator, name: str, masked) -> None:
+    """All of the masked vectors of a node, but not the message that ends them."""
     coordinator.begin_vectors(name)
     for chunk in masked.chunks():
         coordinator.receive_chunk(name, chunk)
@@ -174,3 +179,29 @@ def expected_end(names, vanish: Mapping[str, int], threshold: int) -> tuple[int 
         if sum(vanish.get(name, STAYS) > leg for name in names) < threshold:
             return leg, ()
     return None, tuple(name for name in names if vanish.get(name, STAYS) > 2)
+
+
+def check_dropouts(rehearsal: Rehearsal, vanish: Mapping[str, int]) -> None:
+    """Run a session with these drop-outs: it ends as it is due."""
+    rehearsal.round += 1
+    coordinator, nodes = rehearsal.coordinator(), rehearsal.nodes()
+    run(coordinator, nodes, vanish)
+    check_end(rehearsal, coordinator, nodes, vanish)
+
+
+def check_end(rehearsal: Rehearsal, coordinator, nodes, vanish: Mapping[str, int]) -> None:
+    """How a session with these drop-outs ends: with an exact sum of U3 and no more, or TOO_FEW_NODES at the leg that is
+    due, and no share given before leg 4."""
+    leg, survivors = expected_end(rehearsal.names, vanish, rehearsal.threshold)
+    if leg is not None:
+        assert coordinator.leg == leg, vanish
+        assert str(coordinator.failure).startswith("TOO_FEW_NODES: "), vanish
+        with pytest.raises(SecAggError, match=r"^TOO_FEW_NODES: "):
+            _ = coordinator.outcome
+        assert leg == 4 or not [name for name, node in nodes.items() if node.state is NodeState.RELEASED], vanish
+        return
+    sums = coordinator.outcome
+    assert sums.survivors == survivors, vanish
+    assert signed_sums(sums) == rehearsal.plain_sum(survivors), vanish
+    assert set(sums.dropped) == {name for name, stage in vanish.items() if stage < STAYS}, vanish
+    assert sums.findings == (), vanish

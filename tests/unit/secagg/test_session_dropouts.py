@@ -1,5 +1,5 @@
 """Exact sums whoever vanishes when: every pattern at N = 3, 4 and 5, by stage at 10, sampled at 50; and what remains
-hidden, and possible, when too few are left."""
+hidden, and possible, when too few are left. Every pattern at 10: ``test_session_dropouts_of_ten``."""
 
 from __future__ import annotations
 
@@ -7,32 +7,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from rehearsal import STAYS, STREAMS, Rehearsal, expected_end, make_stream, run, run_to, signed_sums
+from rehearsal import STREAMS, Rehearsal, check_dropouts, expected_end, make_stream, run, run_to, signed_sums
 
 from fedsecure.crypto.agreement import AgreementKey
 from fedsecure.crypto.keystream import Mask, Prg, add_masks
 from fedsecure.errors import SecAggError
 from fedsecure.secagg.masking import masks_of_node
 from fedsecure.secagg.node import NodeState
-
-
-def check(rehearsal: Rehearsal, vanish: dict[str, int]) -> None:
-    """Run a session with these drop-outs: an exact sum of U3 and no more, or TOO_FEW_NODES at the leg that is due."""
-    rehearsal.round += 1
-    coordinator = rehearsal.coordinator()
-    run(coordinator, rehearsal.nodes(), vanish)
-    leg, survivors = expected_end(rehearsal.names, vanish, rehearsal.threshold)
-    if leg is not None:
-        assert coordinator.leg == leg, vanish
-        assert str(coordinator.failure).startswith("TOO_FEW_NODES: "), vanish
-        with pytest.raises(SecAggError, match=r"^TOO_FEW_NODES: "):
-            _ = coordinator.outcome
-        return
-    sums = coordinator.outcome
-    assert sums.survivors == survivors, vanish
-    assert signed_sums(sums) == rehearsal.plain_sum(survivors), vanish
-    assert set(sums.dropped) == {name for name, stage in vanish.items() if stage < STAYS}, vanish
-    assert sums.findings == ()
 
 
 def patterns(names: tuple[str, ...], threshold: int) -> list[dict[str, int]]:
@@ -55,37 +36,28 @@ def test_the_patterns_are_all_there():
 def test_every_pattern_of_three_and_four(count):
     rehearsal = Rehearsal(count, seed=count)
     for vanish in patterns(rehearsal.names, rehearsal.threshold):
-        check(rehearsal, vanish)
+        check_dropouts(rehearsal, vanish)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_every_pattern_of_five(part):
     rehearsal = Rehearsal(5, seed=5, streams=STREAMS[:2])
     for vanish in patterns(rehearsal.names, rehearsal.threshold)[part::4]:
-        check(rehearsal, vanish)
+        check_dropouts(rehearsal, vanish)
 
 
 @pytest.mark.parametrize("stage", range(5))
 def test_one_of_ten(stage):
     rehearsal = Rehearsal(10, seed=10)
     for name in rehearsal.names:
-        check(rehearsal, {name: stage})
-
-
-@pytest.mark.parametrize("one", range(5))
-def test_two_of_ten_by_stage(one):
-    rehearsal, rng = Rehearsal(10, seed=11), np.random.default_rng(one)
-    for other in range(5):
-        for _ in range(2):
-            pair = rng.choice(rehearsal.names, 2, replace=False)
-            check(rehearsal, dict(zip(pair.tolist(), (one, other), strict=True)))
+        check_dropouts(rehearsal, {name: stage})
 
 
 def test_sampled_patterns_of_ten():
     rehearsal, rng = Rehearsal(10, seed=12, prg=Prg.CHACHA20), np.random.default_rng(12)
     for size in (3, 3, 3, 3, 3, 4, 4, 10):
         gone = rng.choice(rehearsal.names, size, replace=False).tolist()
-        check(rehearsal, dict(zip(gone, rng.integers(0, 6, size).tolist(), strict=True)))
+        check_dropouts(rehearsal, dict(zip(gone, rng.integers(0, 6, size).tolist(), strict=True)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -94,12 +66,12 @@ def test_sampled_patterns_of_fifty(seed):
     streams = (make_stream("m.update.a", 32, 40), make_stream("m.update.b", 64, 7))
     rehearsal, rng = Rehearsal(50, seed=50, streams=streams), np.random.default_rng(seed)
     gone = rng.choice(rehearsal.names, rehearsal.manifest.threshold.dropouts, replace=False).tolist()
-    check(rehearsal, dict(zip(gone, [0, 1, 2, 3, 4, *rng.integers(0, 5, 11).tolist()], strict=True)))
+    check_dropouts(rehearsal, dict(zip(gone, [0, 1, 2, 3, 4, *rng.integers(0, 5, 11).tolist()], strict=True)))
 
 
 def test_one_too_many_of_fifty():
     rehearsal = Rehearsal(50, streams=STREAMS[:1])
-    check(rehearsal, dict.fromkeys(rehearsal.names[: rehearsal.manifest.threshold.dropouts + 1], 1))
+    check_dropouts(rehearsal, dict.fromkeys(rehearsal.names[: rehearsal.manifest.threshold.dropouts + 1], 1))
 
 
 @pytest.mark.parametrize("leg", range(4))
@@ -126,7 +98,7 @@ def test_after_shares_were_given_nobody_sums_that_round_again():
         with pytest.raises(SecAggError, match=r"^ALREADY_RELEASED: "):
             nodes[name].advertise(again.message(name))
     rehearsal.round += 1
-    check(rehearsal, {})
+    check_dropouts(rehearsal, {})
 
 
 def test_a_late_vector_stays_hidden():
