@@ -59,7 +59,8 @@ class Dataset:
         return found.hexdigest()
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the set of records, whatever their order or path: the identity a ledger charges."""
+        """SHA-256 (hex) of the set of records as a plan encodes them, whatever their order or path. A privacy
+        ledger knows them by ``fedsecure.data.fingerprint``, whatever the plan."""
         rows = sorted(
             hashlib.sha256(self.x[i].tobytes() + int(self.y[i]).to_bytes(8, "little")).digest()
             for i in range(len(self))

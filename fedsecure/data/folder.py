@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedsecure.data.settings import FolderSource
     from fedsecure.plan.task import Task
 
-__all__ = ["load_folder", "load_pictures"]
+__all__ = ["load_folder", "load_pictures", "record_files"]
 
 #: Left behind by file managers, not by people. Names that begin with a dot are passed over too.
 LEFT_BEHIND = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "$recycle.bin"})
@@ -70,6 +70,17 @@ def load_pictures(path: Path, task: Task, *, resize: bool, grey: bool, place: st
         if not files:
             raise DataError(f"{shown(path)}: holds no pictures", hint="check the path")
     return _read(path, files, wanted), files
+
+
+def record_files(path: Path) -> Iterator[Path]:
+    """The file of every record in every class folder of ``path``, whatever their names. Raises as ``load_folder`` does
+    for what it finds on the way."""
+    require_folder(path)
+    with readable(path):
+        root = path.resolve(strict=True)
+    for entry in _entries(path):
+        if _is_folder(entry, root):
+            yield from _pictures(entry, root, None, MAX_DEPTH)
 
 
 def _wanted(task: Task, path: Path, *, resize: bool, grey: bool) -> Wanted:

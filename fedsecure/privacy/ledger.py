@@ -45,7 +45,6 @@ class Ledger:
         ``StoreError`` when it cannot be used: damaged, of a later version, open to others, not on the disk."""
         self._file = LedgerFile(path, access)
         self._data_sets = DataSets(self._file)
-        self._composed: dict[tuple[tuple[Spend, ...], float], float] = {}
         try:
             if access != "read":
                 self._begin()
@@ -125,8 +124,8 @@ class Ledger:
             raise ValueError(f"nothing to charge, or no such limit: cap {cap}, delta {delta}")
         with self._file.transaction():
             before = self.history(data_set)
-            spent = self._epsilon(before, delta, epsilon)
-            after = self._epsilon(merged((*before, *spends)), delta, epsilon)
+            spent = float(epsilon(before, delta)) if before else 0.0
+            after = float(epsilon(merged((*before, *spends)), delta))
             if not after <= cap:  # nor if it is NaN
                 raise _exceeded(data_set, what, spent, after, cap, delta)
             return self._insert(self._entry(data_set, "charge", what, tuple(spends), (cap, delta, spent, after)))
@@ -178,14 +177,6 @@ class Ledger:
             raise StoreError(f"{shown(self.path)}: has no {name}", hint="put the newest backup of the ledger back")
         return bytes(found[0][0])
 
-    def _epsilon(self, history: tuple[Spend, ...], delta: float, compose: ComposeEpsilon) -> float:
-        """0 for an empty history; else composed, once for each history."""
-        if not history:
-            return 0.0
-        if (history, delta) not in self._composed:
-            self._composed = {(history, delta): float(compose(history, delta)), **_last(self._composed)}
-        return self._composed[history, delta]
-
     def _entry(
         self,
         data_set: str,
@@ -225,10 +216,6 @@ def _exceeded(
         f"{spent:.4g} to {after:.4g} at delta {delta:.3g}, past the cap of {cap:g}",
         hint="see what was spent: fedsecure node budget; a spend never comes back",
     )
-
-
-def _last(composed: dict[tuple[tuple[Spend, ...], float], float]) -> dict[tuple[tuple[Spend, ...], float], float]:
-    return dict(list(composed.items())[:1])
 
 
 def _now_ms() -> int:

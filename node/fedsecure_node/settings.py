@@ -13,16 +13,25 @@ from fedsecure.daemon_settings import CoordinatorAddress, FederationName, TlsSet
 from fedsecure.data.settings import AnySource, anchored, anchored_source
 from fedsecure.plan import NodeId
 
-__all__ = ["CONFIG_NAME", "LogSettings", "NodeSettings", "load_settings"]
+__all__ = ["CONFIG_NAME", "LogSettings", "NodeSettings", "PrivacyPlaces", "load_settings"]
 
 #: Name of the configuration file inside the node's folder.
 CONFIG_NAME = "node.toml"
+#: Name of the privacy ledger inside the store.
+LEDGER_NAME = "ledger.db"
 
 
 class LogSettings(Settings):
     """How the daemon reports. ``auto``: a live view on a terminal, plain lines elsewhere."""
 
     format: Literal["auto", "plain", "json"] = "auto"
+
+
+class PrivacyPlaces(Settings):
+    """Where the privacy ledger lies; left out, ``ledger.db`` in the store. Nodes on one machine that hold some of the
+    same records name the same file here, on a disk of that machine: one data set has one budget."""
+
+    ledger: PlacePath | None = None
 
 
 class NodeSettings(Settings):
@@ -39,6 +48,12 @@ class NodeSettings(Settings):
     data: AnySource
     compute: ComputeSettings = ComputeSettings()
     log: LogSettings = LogSettings()
+    privacy: PrivacyPlaces = PrivacyPlaces()
+
+    @property
+    def ledger(self) -> Path:
+        """The privacy ledger's file."""
+        return self.privacy.ledger or self.store / LEDGER_NAME
 
     @model_validator(mode="after")
     def _own_store(self) -> Self:
@@ -58,8 +73,10 @@ def load_settings(folder: Path) -> NodeSettings:
         CONFIG_NAME,
         hint="make a node with: fedsecure node init NODE_ID --federation F --coordinator HOST:PORT --dir DIR",
     )
+    ledger = settings.privacy.ledger
     return settings.model_copy(
         update={
+            "privacy": PrivacyPlaces(ledger=anchored(ledger, home) if ledger else None),
             "store": anchored(settings.store, home),
             "policy": anchored(settings.policy, home),
             "identity": anchored(settings.identity, home),

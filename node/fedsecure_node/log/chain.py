@@ -21,6 +21,7 @@ from fedsecure.files import faults
 
 __all__ = [
     "ANNOUNCED",
+    "CHARGED",
     "CLOSED",
     "CONFIRMED",
     "FORGOTTEN",
@@ -59,8 +60,10 @@ CONFIRMED = "confirmed"
 UNMASKED = "unmasked"
 ANNOUNCED = "announced"
 CLOSED = "closed"
-#: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself, the two
-#: of queries each of one query, the others of one release by its number.
+#: An entry of the privacy ledger, after it is on the disk there and before what it pays for is computed.
+CHARGED = "charged"
+#: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself,
+#: ``charged`` of the ledger, the two of queries each of one query, the others of one release by its number.
 KINDS = (
     "release",
     "held",
@@ -75,6 +78,7 @@ KINDS = (
     UNMASKED,
     ANNOUNCED,
     CLOSED,
+    CHARGED,
     FORGOTTEN,
     PREDICTION,
     PREDICTION_REFUSED,

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fedsecure.errors import CertificateError, ReleaseLogError
-from fedsecure_node.log.chain import HEAD_LABEL, Head, Record, Scan, Verifier, scan
+from fedsecure_node.log.chain import CHARGED, HEAD_LABEL, Head, Record, Scan, Verifier, scan
+from fedsecure_node.log.charges import Charged, charged
 from fedsecure_node.log.queries import QueryTally
 from fedsecure_node.log.releases import Release, advance
 
@@ -16,8 +17,9 @@ __all__ = ["Known"]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The log when it was last verified or written: where and how it ends, every release in brief, and the queries of
-    the last hour. ``sha256``: of the file's first ``length`` bytes; ``stamp``: what changes when anybody writes."""
+    """The log when it was last verified or written: where and how it ends, every release in brief, what the privacy
+    ledger was charged with, and the queries of the last hour. ``sha256``: of the file's first ``length`` bytes;
+    ``stamp``: what changes when anybody writes."""
 
     seq: int
     hash: str
@@ -28,6 +30,7 @@ class Known:
     sha256: hashlib._Hash = field(repr=False)
     releases: dict[int, Release] = field(default_factory=dict)
     queries: QueryTally = field(default_factory=QueryTally)
+    charges: dict[str, Charged] = field(default_factory=dict)
 
     @classmethod
     def of(cls, found: Scan, head: Head | None, stamp: tuple[int, ...]) -> Known:
@@ -73,3 +76,6 @@ class Known:
             if release is not None:
                 self.releases[release.number] = release.brief()
             self.queries.add(record)
+            if record.kind == CHARGED:
+                found = charged(record)
+                self.charges[found.entry.hash] = found

@@ -38,6 +38,7 @@ from fedsecure_node.log.chain import (
     scan,
     verify_log,
 )
+from fedsecure_node.log.charges import Charged
 from fedsecure_node.log.known import Known
 from fedsecure_node.log.queries import QueryTally
 from fedsecure_node.log.releases import Release, advance
@@ -100,6 +101,11 @@ class ReleaseLog:
         """The queries of the last hour, for the one thread that answers them. Raises ``ReleaseLogError``."""
         with file_lock(self._lock, exclusive=False), self._turn:
             return self._current().queries
+
+    def charges(self) -> Mapping[str, Charged]:
+        """What the privacy ledger was charged with, by the hash of its entry. Raises ``ReleaseLogError``."""
+        with file_lock(self._lock, exclusive=False), self._turn:
+            return self._current().charges
 
     def recover(self) -> str:
         """Verify the whole log at start and repair what a crash can leave. Returns what was repaired, or ``""``.

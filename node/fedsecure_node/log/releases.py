@@ -10,6 +10,7 @@ from fedsecure.errors import ConfigError, LocalProtocolError
 from fedsecure_node.keys import MIN_PREFIX, ExchangeKey
 from fedsecure_node.log.chain import (
     ANNOUNCED,
+    CHARGED,
     CLOSED,
     CONFIRMED,
     FORGOTTEN,
@@ -163,8 +164,8 @@ def fold(records: Iterable[Record]) -> dict[int, Release]:
 
 def advance(releases: Mapping[int, Release], record: Record) -> Release | None:
     """The release that ``record`` begins or speaks of, in the state it then has; ``None`` for a record that speaks of
-    the log itself or of a query. Raises ``LocalProtocolError``."""
-    if record.kind in (FORGOTTEN, PREDICTION, PREDICTION_REFUSED):
+    the log itself, of the privacy ledger or of a query. Raises ``LocalProtocolError``."""
+    if record.kind in (CHARGED, FORGOTTEN, PREDICTION, PREDICTION_REFUSED):
         return None
     if record.kind == "release":
         return Release(record.seq, "logged", record.time, record.node, record.hash, record.body)
