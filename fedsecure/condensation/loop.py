@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -19,10 +20,22 @@ from fedsecure.optimizers import SGD, Adam, Optimizer
 from fedsecure.plan.methods import FedAFSettings, FedDMSettings
 from fedsecure.randomness import torch_generator
 
-__all__ = ["Condensed", "condense"]
+__all__ = ["Condensed", "Draw", "Matcher", "match", "record_matcher"]
 
 #: Draws the parameters that the steps of draw ``index`` (from 0) match under.
 Draw = Callable[[int], Parameters]
+
+
+class Matcher(Protocol):
+    """What the condensed images are matched with; steps come in order, from 0."""
+
+    def real(self, step: int) -> ClassMeans:
+        """The means to match at ``step``, without gradient."""
+        ...
+
+    def synthetic(self, pixels: torch.Tensor) -> ClassMeans:
+        """Those of the condensed images (H, P, *shape) under the same network; with gradient."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,22 +47,25 @@ class Condensed:
     last: dict[str, float]
 
 
-def condense(
-    settings: FedAFSettings | FedDMSettings,
-    network: Network,
-    records: ClassRecords,
-    images: torch.Tensor,
-    draw: Draw,
-    loss: Loss,
-    ctx: ClientContext,
-) -> Condensed:
-    """Optimise ``images`` (H, P, *shape) for ``settings.steps`` steps under the networks that ``draw`` gives.
+def record_matcher(
+    settings: FedAFSettings | FedDMSettings, network: Network, records: ClassRecords, draw: Draw, ctx: ClientContext
+) -> Matcher:
+    """Means of the ``records`` themselves, without differential privacy, under the networks that ``draw`` gives.
 
-    With exact means the records are read once for each network draw; with batch means at every step. Pixels are not
-    clipped to the range of real ones (F11); they are held within ±``pixel_bound``, which is far outside it and is the
-    range that the schema promises. Raises ``Cancelled`` when asked to stop, ``DataError`` when the loss is not finite.
+    With exact means the records are read once for each network draw; with batch means at every step.
     """
-    matcher = _Matcher(settings, network, records, draw, ctx)
+    return _RecordMatcher(settings, network, records, draw, ctx)
+
+
+def match(
+    settings: FedAFSettings | FedDMSettings, matcher: Matcher, images: torch.Tensor, loss: Loss, ctx: ClientContext
+) -> Condensed:
+    """Optimise ``images`` (H, P, *shape) for ``settings.steps`` steps.
+
+    Pixels are not clipped to the range of real ones (F11); they are held within ±``pixel_bound``, which is far outside
+    it and is the range that the schema promises. Raises ``Cancelled`` when asked to stop, ``DataError`` when the loss
+    is not finite.
+    """
     pixels = images.detach().clone().requires_grad_(True)  # (H, P, *shape)
     optimizer = _optimizer(settings, pixels)
     first: dict[str, float] = {}
@@ -82,7 +98,7 @@ def _optimizer(settings: FedAFSettings | FedDMSettings, pixels: torch.Tensor) ->
     return Adam([pixels], lr=settings.lr_img)
 
 
-class _Matcher:
+class _RecordMatcher:
     """The network of the current draw, its augmentations, and the means of the records under them."""
 
     def __init__(

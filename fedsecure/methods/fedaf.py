@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fedsecure.condensation.loop import condense
+from fedsecure.condensation.loop import Draw, Matcher, match, record_matcher
 from fedsecure.condensation.matching import Loss, fedaf_loss
 from fedsecure.condensation.means import ClassRecords, class_records
 from fedsecure.condensation.resampling import interpolated
@@ -13,13 +13,15 @@ from fedsecure.data.dataset import Dataset
 from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
-from fedsecure.methods.held import held_classes
+from fedsecure.methods.held import class_counts, held_classes
 from fedsecure.methods.lgkm import SoftLabels
+from fedsecure.methods.noisy import Reading, noisy_round
 from fedsecure.methods.server_training import Matching, train_on_condensed
-from fedsecure.methods.statistics import LOGIT_BOUND, averages, node_statistics, statistics_specs
+from fedsecure.methods.statistics import LOGIT_BOUND, averages, node_statistics, noisy_statistics, statistics_specs
 from fedsecure.models import Parameters
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAFSettings
+from fedsecure.privacy.context import PrivacyContext
 from fedsecure.randomness import derive_seed, torch_generator
 from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
@@ -95,13 +97,17 @@ class FedAF(ModelMethod):
     ) -> tuple[Tensors, Contribution]:
         """Statistics, condensed data, or both. Reports ``dm_start``, ``dm_end``, ``swd_start``, ``swd_end`` (weighted).
 
-        A node that holds no class contributes zeros to the sums and releases zero images; both are legal.
+        A node that holds no class contributes zeros to the sums and releases zero images; both are legal. Under
+        differential privacy one that missed the round's statistics has no noisy means to match: it releases last
+        round's condensed data again, or none.
         """
         self._check_client(exchange, broadcast, data, ctx)
         settings = self.settings
-        held = held_classes(data.counts(), settings.min_count)
+        held = held_classes(class_counts(data, ctx), settings.min_count)
         records = class_records(self.plan.task, data, held, ctx.device)
         w = self._parameters(broadcast, ctx.device)
+        if ctx.privacy is not None and held:
+            return self._private(exchange, broadcast, w, records, local, ctx, ctx.privacy)
         summed = Tensors()
         if exchange != CONDENSATION:
             summed = node_statistics(settings, self.network, w, records, data)
@@ -126,24 +132,61 @@ class FedAF(ModelMethod):
         ctx.report("condensed", float(len(labels)))
         return server.with_(self._model_tensors(w))
 
+    def _private(
+        self,
+        exchange: str,
+        broadcast: Tensors,
+        w: Parameters,
+        records: ClassRecords,
+        local: Tensors,
+        ctx: ClientContext,
+        privacy: PrivacyContext,
+    ) -> tuple[Tensors, Contribution]:
+        """``client_update`` under differential privacy, for a node that holds a class."""
+        settings, model, draw = self.settings, broadcast.under("model"), self._draw(w, self.plan.seed, ctx.round)
+        noisy = noisy_round(
+            Reading(self.plan, settings, exchange, self.network, w, model, draw, records, privacy, ctx), local
+        )
+        kept = local.under("condensed") if settings.warm_start else Tensors()
+        summed, released = Tensors(), Tensors()
+        if exchange != CONDENSATION:
+            counts = np.asarray(privacy.counts, np.int64)
+            summed = noisy_statistics(settings, self.num_classes, records.held, noisy.mean_logits(), counts)
+        if exchange != STATISTICS:
+            matcher = noisy.matcher()
+            if matcher is not None:
+                kept = released = self._matched(matcher, broadcast, records, kept, ctx)
+            else:
+                released = kept if len(kept) else self._nothing()
+        return Tensors({**noisy.kept(), **kept.prefixed("condensed")}), Contribution(summed, released)
+
     def _condense(
         self, broadcast: Tensors, w: Parameters, records: ClassRecords, local: Tensors, ctx: ClientContext
     ) -> Tensors:
-        settings = self.settings
         if not records.held:
-            return pack(torch.empty(0, settings.ipc, *self.plan.task.feature_shape), ())
-        kept = local.under("condensed") if settings.warm_start else Tensors()
-        images = starting_images(settings, records, kept, ctx)
+            return self._nothing()
+        kept = local.under("condensed") if self.settings.warm_start else Tensors()
+        matcher = record_matcher(self.settings, self.network, records, self._draw(w, ctx.seed, ctx.round), ctx)
+        return self._matched(matcher, broadcast, records, kept, ctx)
 
-        def draw(index: int) -> Parameters:
-            generator = torch_generator(ctx.seed, "network", ctx.round, index)
-            return interpolated(self.network, w, settings.gamma, generator)
-
-        result = condense(settings, self.network, records, images, draw, self._loss(broadcast, records, ctx), ctx)
+    def _matched(
+        self, matcher: Matcher, broadcast: Tensors, records: ClassRecords, kept: Tensors, ctx: ClientContext
+    ) -> Tensors:
+        """Images, condensed from where ``kept`` ones ended, and their labels."""
+        images = starting_images(self.settings, records, kept, ctx)
+        result = match(self.settings, matcher, images, self._loss(broadcast, records, ctx), ctx)
         for when, terms in (("start", result.first), ("end", result.last)):
             for name, value in terms.items():
                 ctx.report(f"{name}_{when}", value)
         return pack(result.images, records.held)
+
+    def _draw(self, w: Parameters, seed: int, round_: int) -> Draw:
+        return lambda index: interpolated(
+            self.network, w, self.settings.gamma, torch_generator(seed, "network", round_, index)
+        )
+
+    def _nothing(self) -> Tensors:
+        return pack(torch.empty(0, self.settings.ipc, *self.plan.task.feature_shape), ())
 
     def _loss(self, broadcast: Tensors, records: ClassRecords, ctx: ClientContext) -> Loss:
         held = list(records.held)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from fedsecure.condensation.loop import condense
+from fedsecure.condensation.loop import Draw, Matcher, match, record_matcher
 from fedsecure.condensation.matching import feddm_loss
-from fedsecure.condensation.means import class_records
+from fedsecure.condensation.means import ClassRecords, class_records
 from fedsecure.condensation.resampling import perturbed
 from fedsecure.data.dataset import Dataset
 from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
-from fedsecure.methods.held import held_classes
+from fedsecure.methods.held import class_counts, held_classes
+from fedsecure.methods.noisy import Reading, noisy_round
 from fedsecure.methods.server_training import train_on_condensed
 from fedsecure.models import Parameters
 from fedsecure.plan import Plan
@@ -44,25 +45,45 @@ class FedDM(ModelMethod):
         A node that holds no class releases zero images, which is legal.
         """
         self._check_client(exchange, broadcast, data, ctx)
-        held = held_classes(data.counts(), self.settings.min_count)
+        held = held_classes(class_counts(data, ctx), self.settings.min_count)
         if not held:
             return Tensors(), Contribution(released=pack(torch.empty(0, self.settings.ipc, *self._shape), held))
         w = self._parameters(broadcast, ctx.device)
         records = class_records(self.plan.task, data, held, ctx.device)
         kept = local.under("condensed") if self.settings.warm_start else Tensors()
         images = starting_images(self.settings, records, kept, ctx)
-
-        def draw(index: int) -> Parameters:
-            return perturbed(w, self.settings.rho, torch_generator(ctx.seed, "network", ctx.round, index))
-
-        result = condense(self.settings, self.network, records, images, draw, feddm_loss(self.settings), ctx)
+        matcher, noisy = self._matcher(exchange, broadcast, w, records, local, ctx)
+        result = match(self.settings, matcher, images, feddm_loss(self.settings), ctx)
         for when, terms in (("start", result.first), ("end", result.last)):
             for name, value in terms.items():
                 ctx.report(f"{name}_{when}", value)
         released = pack(result.images, held)
-        return released.prefixed("condensed") if self.settings.warm_start else Tensors(), Contribution(
-            released=released
-        )
+        kept = released.prefixed("condensed") if self.settings.warm_start else Tensors()
+        return Tensors({**noisy, **kept}), Contribution(released=released)
+
+    def _matcher(
+        self,
+        exchange: str,
+        broadcast: Tensors,
+        w: Parameters,
+        records: ClassRecords,
+        local: Tensors,
+        ctx: ClientContext,
+    ) -> tuple[Matcher, Tensors]:
+        """What to match, and what to keep of it (under differential privacy)."""
+        if ctx.privacy is None:
+            return record_matcher(
+                self.settings, self.network, records, self._draw(w, ctx.seed, ctx.round), ctx
+            ), Tensors()
+        draw, model = self._draw(w, self.plan.seed, ctx.round), broadcast.under("model")
+        reading = Reading(self.plan, self.settings, exchange, self.network, w, model, draw, records, ctx.privacy, ctx)
+        noisy = noisy_round(reading, local)
+        matcher = noisy.matcher()
+        assert matcher is not None  # a round has one exchange, so none was missed
+        return matcher, noisy.kept()
+
+    def _draw(self, w: Parameters, seed: int, round_: int) -> Draw:
+        return lambda index: perturbed(w, self.settings.rho, torch_generator(seed, "network", round_, index))
 
     def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
         """Train the model on from where it was, on the union of condensed data."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["held_classes"]
+from fedsecure.data.dataset import Dataset
+from fedsecure.method import ClientContext
+
+__all__ = ["class_counts", "held_classes"]
+
+
+def class_counts(data: Dataset, ctx: ClientContext) -> npt.NDArray[np.int64]:
+    """Records per class (num_classes,): of the data or, under differential privacy, as the run counts them with noise,
+    because what is held can be seen."""
+    return data.counts() if ctx.privacy is None else np.asarray(ctx.privacy.counts, np.int64)
 
 
 def held_classes(counts: npt.NDArray[np.int64], min_count: int) -> tuple[int, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
@@ -14,7 +17,7 @@ from fedsecure.plan.methods import FedAFSettings
 from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Tensors
 
-__all__ = ["LOGIT_BOUND", "MAX_CLASS_RECORDS", "averages", "node_statistics", "statistics_specs"]
+__all__ = ["LOGIT_BOUND", "MAX_CLASS_RECORDS", "averages", "node_statistics", "noisy_statistics", "statistics_specs"]
 
 #: Range of a mean logit where the plan sets no ``logit_clip``.
 LOGIT_BOUND = 1e6
@@ -53,18 +56,42 @@ def node_statistics(
     v_kc is the mean of f_w over all records of class c under the downloaded, unperturbed w (F3), each record's logits
     clipped to ±``logit_clip``; r_kc = softmax(v_kc / tau). A node that holds no class contributes zeros.
     """
-    num_classes = len(data.classes)
+    v = torch.zeros(0, len(data.classes))
+    if records.held:
+        v = exact_means(network, w, records, logit_clip=settings.max_logit).logits  # (H, C)
+    return _statistics(settings, len(data.classes), records.held, v, data.counts())
+
+
+def noisy_statistics(
+    settings: FedAFSettings,
+    num_classes: int,
+    held: Sequence[int],
+    logits: torch.Tensor,
+    counts: npt.NDArray[np.int64],
+) -> Tensors:
+    """The same from noisy mean ``logits`` (H, C) of the ``held`` classes and noisy ``counts`` (C,).
+
+    Noise may take a mean out of the range that the schema promises, so it is clipped to it afterwards.
+    """
+    bound = settings.max_logit or LOGIT_BOUND
+    return _statistics(settings, num_classes, held, logits.clamp(-bound, bound), counts.clip(max=MAX_CLASS_RECORDS))
+
+
+def _statistics(
+    settings: FedAFSettings,
+    num_classes: int,
+    held: Sequence[int],
+    logits: torch.Tensor,
+    counts: npt.NDArray[np.int64],
+) -> Tensors:
     mean = torch.zeros(num_classes, num_classes)
     soft = torch.zeros(num_classes, num_classes)
     weight = np.zeros(num_classes, dtype=np.int64)
-    if records.held:
-        held = list(records.held)
-        v = exact_means(network, w, records, logit_clip=settings.max_logit).logits.cpu()  # (H, C)
-        counts = data.counts()[held]
-        weight[held] = counts if settings.averaging == "holders_weighted" else 1
-        factor = torch.tensor(weight[held], dtype=torch.float32)[:, None]  # (H, 1)
-        mean[held] = v * factor
-        soft[held] = F.softmax(v / settings.tau, dim=1).clamp_max(1.0) * factor
+    rows, v = list(held), logits.cpu()  # (H, C)
+    weight[rows] = counts[rows] if settings.averaging == "holders_weighted" else 1
+    factor = torch.tensor(weight[rows], dtype=torch.float32)[:, None]  # (H, 1)
+    mean[rows] = v * factor
+    soft[rows] = F.softmax(v / settings.tau, dim=1).clamp_max(1.0) * factor
     return Tensors({"mean_logits": mean.numpy(), "soft_labels": soft.numpy(), "class_weight": weight})
 
 

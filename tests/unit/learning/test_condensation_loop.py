@@ -7,7 +7,7 @@ import torch
 from fedsecure.condensation import loop as loop_module
 from fedsecure.condensation.augment import TRANSFORMS, Augmentation, draw_augmentation
 from fedsecure.condensation.initial import initial_images
-from fedsecure.condensation.loop import condense
+from fedsecure.condensation.loop import match, record_matcher
 from fedsecure.condensation.matching import fedaf_loss
 from fedsecure.condensation.means import class_records
 from fedsecure.condensation.resampling import draw_index, interpolated, is_new_draw, perturbed
@@ -145,7 +145,9 @@ def condense_with(make_plan, make_data, client_context):
             return interpolated(network, w, plan.method.gamma, generator(100 + index))
 
         loss = fedaf_loss(plan.method, torch.zeros(2, 3), torch.tensor([True, True]), 0)
-        result = condense(plan.method, network, records, start, draw, loss, ctx or client_context())
+        ctx = ctx or client_context()
+        matcher = record_matcher(plan.method, network, records, draw, ctx)
+        result = match(plan.method, matcher, start, loss, ctx)
         return result, draws, start
 
     return run
