@@ -147,11 +147,11 @@ class Ledger:
         with self._file.transaction():
             taken = {counter for (counter,) in self._file.rows("SELECT counter FROM entries")}
             put_back = []
-            for entry in self.missing(sorted(entries, key=lambda each: each.counter)):
+            for entry in sorted(self.missing(entries), key=lambda each: (each.counter in taken, each.counter)):
+                counter = entry.counter if entry.counter not in taken else max(taken) + 1
+                taken.add(counter)
                 self._data_sets.name(entry.data_set, _now_ms())
-                free = entry.counter not in taken
-                put_back.append(self._insert(entry if free else replace(entry, counter=max(taken) + 1)))
-                taken.add(put_back[-1].counter)
+                put_back.append(self._insert(replace(entry, counter=counter)))
             return put_back
 
     def close(self) -> None:
