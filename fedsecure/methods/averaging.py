@@ -9,17 +9,34 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError
+from fedsecure.method import ClientContext
 from fedsecure.models import PARAMETER_BOUND
 from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array, Tensors
 
-__all__ = ["MAX_RECORDS", "RECORDS", "check_records", "check_trained", "means", "weighted", "weighted_specs"]
+__all__ = [
+    "MAX_RECORDS",
+    "RECORDS",
+    "check_records",
+    "check_trained",
+    "means",
+    "record_count",
+    "weighted",
+    "weighted_specs",
+]
 
 #: No node holds more records than this (bounds the range of n * w).
 MAX_RECORDS = 10_000_000
 #: n, which every contribution carries.
 RECORDS = TensorSpec("records", "int64", (1,), 0, MAX_RECORDS, "number of records", "records")
+
+
+def record_count(data: Dataset, ctx: ClientContext) -> int:
+    """n, by which a node's parameters weigh: its records, and with differential privacy those of classes that take no
+    part, too, since how many these are is not public."""
+    return len(data) if ctx.privacy is None else ctx.privacy.records
 
 
 def check_records(count: int) -> None:

@@ -7,13 +7,14 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.method import Aggregate, Cancelled, ClientContext, ServerContext
-from fedsecure.methods.averaging import RECORDS, check_records, means, weighted, weighted_specs
+from fedsecure.methods.averaging import RECORDS, check_records, means, record_count, weighted, weighted_specs
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.sgd import batches, cosine_rate
-from fedsecure.models import Parameters, outputs, standardise
+from fedsecure.models import Network, Parameters, blank_network, outputs, standardise
 from fedsecure.optimizers import SGD
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAvgSettings
@@ -22,6 +23,17 @@ from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import Tensors
 
 __all__ = ["FedAvg", "learning_rate"]
+
+
+class _LabelLoss(nn.Module):
+    """A network's cross-entropy of each record, (n,)."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(self.network(x), y, reduction="none")
 
 
 def learning_rate(settings: FedAvgSettings, round_: int, rounds: int) -> float:
@@ -51,11 +63,12 @@ class FedAvg(ModelMethod):
     ) -> tuple[Tensors, Contribution]:
         """Train from the broadcast model on ``data``; nothing is kept. Reports ``loss``, the mean of the last pass."""
         self._check_client(exchange, broadcast, data, ctx)
-        check_records(len(data))
+        records = record_count(data, ctx)
+        check_records(records)
         w = self._parameters(broadcast, ctx.device)
-        if len(data):
-            w = self._train(w, data, ctx)
-        return local, Contribution(summed=Tensors(weighted(self.model_specs, self._model_tensors(w), len(data))))
+        if records:
+            w = self._train(w, data, ctx) if ctx.privacy is None else self._train_privately(w, data, ctx)
+        return local, Contribution(summed=Tensors(weighted(self.model_specs, self._model_tensors(w), records)))
 
     def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
         """The mean of the local models, weighted by records. Raises ``DataError`` when no node has any."""
@@ -92,6 +105,30 @@ class FedAvg(ModelMethod):
             ctx.progress(done, steps)
         ctx.report("loss", float(np.mean(losses[-self._steps_a_pass(len(data)) :])))
         return {name: p.detach() for name, p in trained.items()}
+
+    def _train_privately(self, w: Parameters, data: Dataset, ctx: ClientContext) -> Parameters:
+        """The same by DP-SGD, with the batches and steps of the plan's ``privacy``. The proximal term depends on no
+        record: its gradient is added to the noisy one."""
+        from fedsecure.privacy.dpsgd import Group, dp_sgd  # imports Opacus, which takes seconds
+
+        settings = self.settings
+        module = _LabelLoss(blank_network(self.plan.model, self.plan.task)).to_empty(device=ctx.device)
+        own = {name.removeprefix("network."): p for name, p in module.named_parameters()}
+        with torch.no_grad():
+            for name, p in own.items():
+                p.copy_(w[name])
+
+        def hold_back() -> None:
+            for name, p in own.items():
+                if p.grad is not None:
+                    p.grad += settings.prox_mu * (p.detach() - w[name])
+
+        x = standardise(self.plan.task, torch.tensor(data.x, device=ctx.device))  # (n', *shape)
+        y = torch.tensor(data.y, device=ctx.device)  # (n',)
+        lr = learning_rate(settings, ctx.round, self.plan.rounds)
+        group = Group(tuple(f"network.{name}" for name in own), lr, settings.momentum, settings.weight_decay)
+        dp_sgd(module, [group], (x, y), ctx, hold_back if settings.prox_mu else None)
+        return {name: p.detach() for name, p in own.items()}
 
     @staticmethod
     def _distance(trained: Parameters, w: Parameters) -> torch.Tensor:

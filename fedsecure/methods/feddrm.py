@@ -11,6 +11,8 @@ from torch.func import functional_call
 
 from fedsecure.method import ClientContext
 from fedsecure.methods.answering import CHUNK
+from fedsecure.methods.joint import BranchedFeatures, JointLoss
+from fedsecure.methods.private import joint_steps, private_settings
 from fedsecure.methods.routed import Heads, RoutedBase
 from fedsecure.methods.sgd import MStepRun
 from fedsecure.mixture.experts import head_log_probabilities, label_log_probabilities, predict_loss
@@ -21,7 +23,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDRMSettings
 from fedsecure.randomness import torch_generator
 from fedsecure.schema import TensorSpec
-from fedsecure.tensors import Array
+from fedsecure.tensors import Array, Tensors
 
 __all__ = ["FedDRMShared"]
 
@@ -106,10 +108,12 @@ class FedDRMShared(RoutedBase):
         return predict_loss(label_log_probabilities(log_p, y), w), route_loss(logits, w, index), logits
 
     def train(
-        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, ctx: ClientContext
+        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, local: Tensors, ctx: ClientContext
     ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
         """One optimiser over everything; with one component there is no E-step (w = 1)."""
         index, weight = self.index(ctx.node), self._settings.label_weight
+        if ctx.privacy is not None:
+            return self._train_privately(shared, heads, x, y, ctx)
         more = self._sums(shared, heads, x, y, index, ctx)
         constant = shared.get("mixing")
         moving = {name: p for name, p in shared.items() if name != "mixing"}
@@ -121,6 +125,25 @@ class FedDRMShared(RoutedBase):
             run.step(weight * f1 + (1 - weight) * f2)
         trained = run.finish("loss")
         return {**shared, **{n: trained[n] for n in moving}}, {n: trained[n] for n in heads}, {}, more
+
+    def _train_privately(
+        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, ctx: ClientContext
+    ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
+        """The same by DP-SGD; the steps, and the batches, are those of the plan's ``privacy``."""
+        privacy, _ = private_settings(ctx)
+        index, weight = self.index(ctx.node), self._settings.label_weight
+        constant = self.bias({**shared, "bias": torch.zeros_like(shared["bias"])})
+        moving = {name: p for name, p in {**shared, **heads}.items() if name != "mixing"}
+        with torch.device("meta"):
+            branches = [normed_embedding(self._backbone.dim, self._settings.branch) for _ in ("label", "node")]
+        assert branches[0] is not None
+        assert branches[1] is not None
+        features = BranchedFeatures(blank_encoder(self.plan.model, self.plan.task), branches[0], branches[1])
+        loss = JointLoss(features, moving, index, constant, (weight, 1.0 - weight))
+        columns = (x, y, x.new_ones(len(x), 1))
+        trained = joint_steps(loss, moving, [(self.routed.predict, ("",))], columns, self.plan.rounds, ctx)
+        mass = self.extra_sums(index, privacy.records, np.array([privacy.records]), np.zeros(0), 0.0)
+        return {**shared, **{n: trained[n] for n in moving if n in shared}}, {n: trained[n] for n in heads}, {}, mass
 
     @torch.no_grad()
     def _sums(

@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from fedsecure.method import ClientContext
 from fedsecure.methods.answering import CHUNK
+from fedsecure.methods.joint import JointLoss, SeparateFeatures
+from fedsecure.methods.private import joint_steps, private_mixing, private_settings
 from fedsecure.methods.routed import Heads, RoutedBase
 from fedsecure.methods.sgd import MStepRun
 from fedsecure.mixture.experts import (
@@ -28,7 +31,7 @@ from fedsecure.plan.methods import FedDRMSettings, FedSPMSettings
 from fedsecure.plan.routers import router_of
 from fedsecure.randomness import torch_generator
 from fedsecure.schema import TensorSpec
-from fedsecure.tensors import Array
+from fedsecure.tensors import Array, Tensors
 
 __all__ = ["FedSPM"]
 
@@ -123,10 +126,12 @@ class FedSPM(RoutedBase):
         return torch.stack([encode(self._nu, _of(shared, f"nu.{e}."), x) for e in range(self.encoders)], dim=1)
 
     def train(
-        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, ctx: ClientContext
+        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, local: Tensors, ctx: ClientContext
     ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
-        """E-step, M-step 1, M-step 2 (page, 2.7)."""
+        """E-step, M-step 1, M-step 2 (page, 2.7); with differential privacy, E-step and one joint M-step."""
         work = _Work(x, y, self.index(ctx.node), ctx)
+        if ctx.privacy is not None:
+            return self._train_privately(shared, heads, work, local)
         summed = self.routed.diagnostics == "summed"
         found = None
         if summed or self.explicit or (self.components > 1 and not self._per_batch):
@@ -142,6 +147,46 @@ class FedSPM(RoutedBase):
         w_sum = found.w.double().sum(dim=0).cpu().numpy()
         more = self.extra_sums(work.index, len(x), w_sum, found.posterior.numpy(), found.log_likelihood)
         return shared, heads, kept, more
+
+    def _train_privately(
+        self, shared: Parameters, heads: Heads, work: _Work, local: Tensors
+    ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
+        """E-step, and DP-SGD on f1 + f2 (privacy page, 2.1); responsibilities and pi stay in the local state."""
+        x, ctx = work.x, work.ctx
+        privacy, _ = private_settings(ctx)
+        w, own, kept, more = x.new_ones(len(x), 1), None, dict[str, Array](), dict[str, Array]()
+        if self.components > 1 and (self.explicit or not self._per_batch):
+            w = self._responsibilities(shared, heads, work)
+            kept["responsibilities"] = w.float().cpu().numpy()
+        if self.explicit:
+            before = torch.tensor(local["pi"], device=ctx.device) if "pi" in local else None
+            pi = private_mixing(w, before, ctx)
+            kept["pi"], own = pi.cpu().numpy(), pi * shared["mixing"][work.index].sum()
+            mass = (pi.double() * privacy.records).cpu().numpy()
+            more = self.extra_sums(work.index, privacy.records, mass, np.zeros(0), 0.0)
+        constant = self.bias({**shared, "bias": torch.zeros_like(shared["bias"])}, own, work.index)
+        moving = {name: p for name, p in {**shared, **heads}.items() if name != "mixing"}
+        loss = JointLoss(self._blank_features(), moving, work.index, constant)
+        columns = (x, work.y) if self._per_batch else (x, work.y, w)
+        by = ((self.routed.predict, ("theta.", "alpha", "beta")), (self.routed.route, ("nu.", "xi", "bias")))
+        trained = joint_steps(loss, moving, by, columns, self.plan.rounds, ctx)
+        return {**shared, **{n: trained[n] for n in moving if n in shared}}, {n: trained[n] for n in heads}, kept, more
+
+    def _blank_features(self) -> SeparateFeatures:
+        theta = [blank_encoder(self.plan.model, self.plan.task) for _ in range(self.encoders)]
+        return SeparateFeatures(theta, [blank_encoder(self._router, self.plan.task) for _ in range(self.encoders)])
+
+    @torch.no_grad()
+    def _responsibilities(self, shared: Parameters, heads: Heads, work: _Work) -> torch.Tensor:
+        """(7) for every record (n, C), with parameters as broadcast and heads as they are; nothing is reported. Zeros
+        for a record that the parameters make nothing finite of."""
+        rows = [work.x.new_empty(0, self.components)]
+        for at in range(0, len(work.x), CHUNK):
+            MStepRun.check(work.ctx)
+            x, y = work.x[at : at + CHUNK], work.y[at : at + CHUNK]
+            logits, label_log = self._joint(shared, x, work), self._label_log(shared, heads, x, y)
+            rows.append(responsibilities(logits[:, work.index], label_log).nan_to_num(0.0))
+        return torch.cat(rows)
 
     def _joint(self, shared: Parameters, x: torch.Tensor, work: _Work) -> torch.Tensor:
         return joint_logits(self.route_features(shared, x), shared["xi"], self.bias(shared, work.own, work.index))

@@ -22,6 +22,7 @@ from fedsecure.methods.averaging import (
     check_records,
     check_trained,
     means,
+    record_count,
     weighted,
     weighted_specs,
 )
@@ -76,10 +77,10 @@ class RoutedBase(Answering):
 
     @abstractmethod
     def train(
-        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, ctx: ClientContext
+        self, shared: Parameters, heads: Heads, x: torch.Tensor, y: torch.Tensor, local: Tensors, ctx: ClientContext
     ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
         """One round on this node's standardised records: shared parameters, heads, what else to keep in the local
-        state, and what else to add to ``summed``."""
+        state (``local`` is what was kept), and what else to add to ``summed``."""
 
     # Schemas ----------------------------------------------------------------------------------------------------------
     @property
@@ -194,7 +195,7 @@ class RoutedBase(Answering):
         index = self.index(ctx.node)
         if exchange == "counts":
             counted = np.zeros(len(self.nodes), np.int64)
-            counted[index] = len(data)
+            counted[index] = record_count(data, ctx)
             return local, Contribution(summed=Tensors({"node_records": counted}))
         heads = (
             to_parameters(local.under("head"), ctx.device) if "head.alpha" in local else self.fresh_heads(ctx.device)
@@ -202,11 +203,11 @@ class RoutedBase(Answering):
         shared = to_parameters(broadcast, ctx.device)
         x = standardise(self.plan.task, torch.tensor(data.x, device=ctx.device))  # (n, *shape)
         y = torch.tensor(data.y, device=ctx.device)  # (n,)
-        shared, heads, beside, more = self.train(shared, heads, x, y, ctx)
+        shared, heads, beside, more = self.train(shared, heads, x, y, local, ctx)
         trained = to_tensors(shared)
         check_trained(self.shared_specs, trained)
         state = to_tensors(heads).prefixed("head").with_(beside)
-        summed = Tensors({**weighted(self.shared_specs, trained, len(data), SENT), **more})
+        summed = Tensors({**weighted(self.shared_specs, trained, record_count(data, ctx), SENT), **more})
         return state, Contribution(summed=summed)
 
     def extra_sums(
@@ -248,9 +249,10 @@ class RoutedBase(Answering):
     def _check_client(self, exchange: str, broadcast: Tensors, data: Dataset, ctx: ClientContext) -> None:
         self._check_exchange(exchange)
         check_client(self.plan, self.broadcast_schema(exchange), broadcast, data, ctx)
-        if not len(data):
+        records = record_count(data, ctx)
+        if not records:
             raise DataError("data: no record, so this node cannot have heads of its own")
-        check_records(len(data))
+        check_records(records)
 
 
 def _filled(masses: Array, before: Array) -> Array:

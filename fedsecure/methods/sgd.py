@@ -14,12 +14,17 @@ from fedsecure.optimizers import SGD
 from fedsecure.plan.methods import MStep
 from fedsecure.randomness import torch_generator
 
-__all__ = ["MStepRun", "batches", "cosine_rate"]
+__all__ = ["MStepRun", "batches", "cosine_rate", "step_rate"]
 
 
 def cosine_rate(lr: float, round_: int, rounds: int) -> float:
     """Half a cosine from ``lr`` in round 0 down towards 0 after ``rounds``; constant within a round."""
     return lr * (1.0 + math.cos(math.pi * round_ / rounds)) / 2.0
+
+
+def step_rate(settings: MStep, round_: int, rounds: int) -> float:
+    """The rate of an M-step in round ``round_`` (from 0) of ``rounds``, by its schedule."""
+    return cosine_rate(settings.lr, round_, rounds) if settings.schedule == "cosine" else settings.lr
 
 
 def batches(records: int, size: int, steps: int, generator: torch.Generator) -> Iterator[torch.Tensor]:
@@ -48,11 +53,10 @@ class MStepRun:
     ) -> None:
         self._settings, self._what, self._ctx = settings, what, ctx
         self.parameters: Parameters = {name: p.detach().clone().requires_grad_(True) for name, p in start.items()}
-        lr = cosine_rate(settings.lr, ctx.round, rounds) if settings.schedule == "cosine" else settings.lr
         self._optimizers = [
             SGD(
                 [p for name, p in self.parameters.items() if (name in undecayed) is bare],
-                lr=lr,
+                lr=step_rate(settings, ctx.round, rounds),
                 momentum=settings.momentum,
                 weight_decay=0.0 if bare else settings.weight_decay,
             )

@@ -9,6 +9,7 @@ __all__ = [
     "label_log_probabilities",
     "mixture_prediction",
     "predict_loss",
+    "predict_losses",
     "responsibilities",
 ]
 
@@ -40,7 +41,12 @@ def responsibilities(own_logits: torch.Tensor, label_log: torch.Tensor) -> torch
 
 def predict_loss(label_log: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """f1 of one node: the mean of -sum_c w_jc log P_ic(y_j | x_j), a scalar (page, 2.6)."""
-    return -(w * label_log).sum(dim=1).mean()
+    return predict_losses(label_log, w).mean()
+
+
+def predict_losses(label_log: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """The share of each record in f1, -sum_c w_jc log P_ic(y_j | x_j), (n,)."""
+    return -(w * label_log).sum(dim=1)
 
 
 def mixture_prediction(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["component_posterior", "joint_logits", "log_joint_posterior", "route_loss", "routing_scores"]
+__all__ = [
+    "component_posterior",
+    "joint_logits",
+    "log_joint_posterior",
+    "route_loss",
+    "route_losses",
+    "routing_scores",
+]
 
 
 def joint_logits(h: torch.Tensor, xi: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -44,5 +51,10 @@ def route_loss(logits: torch.Tensor, w: torch.Tensor, node: int) -> torch.Tensor
 
     The surrogate of Q2 is minus n times this plus constants. ``w``: responsibilities (n, C).
     """
+    return route_losses(logits, w, node).mean()
+
+
+def route_losses(logits: torch.Tensor, w: torch.Tensor, node: int) -> torch.Tensor:
+    """The share of each record in f2, -sum_c w_jc log softmax_(k,l)(s)[(i, c)], (n,)."""
     own = log_joint_posterior(logits)[:, node]  # (n, C)
-    return -(w * own).sum(dim=1).mean()
+    return -(w * own).sum(dim=1)
