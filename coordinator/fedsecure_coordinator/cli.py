@@ -164,7 +164,9 @@ def runs(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
         emit_json({"runs": found})
         return
     for item in found:
-        say(f"{item['digest'][:12]}  {item['name']}  {item['state']}  {item['submitted']}  {item['reason']}".rstrip())
+        skipped = f"skipped: {', '.join(map(str, item['skipped']))}" if item["skipped"] else ""
+        more = "; ".join(text for text in (item["reason"], skipped) if text)
+        say(f"{item['digest'][:12]}  {item['name']}  {item['state']}  {item['submitted']}  {more}".rstrip())
     if not found:
         say("no runs")
 

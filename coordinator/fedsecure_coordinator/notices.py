@@ -17,6 +17,7 @@ from fedsecure.rounds.events import (
     NameStragglers,
     NodeJoined,
     NodeLeft,
+    SkipRound,
     StartExchange,
 )
 
@@ -54,6 +55,8 @@ def describe(happening: Event | Action, *, masked: bool = False) -> tuple[str, d
             return "stragglers", {"round": round_, "exchange": exchange, "nodes": list(nodes)}
         case Aggregate(round_, exchange, _, contributors):
             return "aggregating", {"round": round_, "exchange": exchange, "contributors": list(contributors)}
+        case SkipRound(round_, exchange, reason):
+            return "skipped", {"round": round_, "exchange": exchange, "reason": reason}
         case Complete():
             return "completed", {}
         case Abort(reason, missing, detail):

@@ -21,6 +21,7 @@ from fedsecure.rounds.events import (
     Event,
     OperatorAborted,
     Phase,
+    SkipRound,
     StartExchange,
     UpdateFailed,
 )
@@ -165,7 +166,8 @@ class Registry(RunTable):
                 published = run.publication(server[1] if server else None, self.blobs)
                 masked = isinstance(event, ContributionAccepted) and run.masked(event.exchange)
                 notices = [n for n in (describe(each, masked=masked) for each in (event, *actions)) if n]
-                self._save_and_tell(row, [*first, *notices], also, published, release=row.ended or server is not None)
+                over = row.ended or server is not None or any(isinstance(a, SkipRound) for a in actions)
+                self._save_and_tell(row, [*first, *notices], also, published, release=over)
             except BroadcastFailed as error:
                 run.machine.restore(before)
                 self.feed(digest, UpdateFailed(str(error)), also=also)

@@ -65,7 +65,8 @@ def status_lines(status: dict[str, Any]) -> Iterator[str]:
         for entry in run["history"][-3:]:
             late = f"; too late: {', '.join(entry['stragglers'])}" if entry["stragglers"] else ""
             masked = "".join(f"; {s['exchange']}: masked sum of {', '.join(s['survivors'])}" for s in entry["masked"])
-            yield f"    round {entry['round']}: {figures(entry['metrics'])}{late}{masked}"
+            done = f"skipped: {entry['skipped']}" if entry["skipped"] else figures(entry["metrics"])
+            yield f"    round {entry['round']}: {done}{late}{masked}"
         if run.get("serving") is not None:
             who = [_serves(node, counts) for node, counts in run["serving"].items()]
             yield f"    queries: {'; '.join(who) or 'nobody serves'}"

@@ -12,6 +12,7 @@ from fedsecure.rounds.state import RoundState
 from fedsecure.text import counted
 from fedsecure_coordinator.journal import Journal, RunRow
 from fedsecure_coordinator.masking.views import MASKING_WORDS, masked_rounds, session_view
+from fedsecure_coordinator.runs import run_state
 
 __all__ = ["counted_from_1", "figures", "find_run", "moment", "run_summary", "run_view", "sentence"]
 
@@ -38,7 +39,7 @@ def find_run(journal: Journal, text: str) -> RunRow:
 
 
 def run_summary(row: RunRow) -> dict[str, Any]:
-    """One line of a list of runs, as JSON."""
+    """One line of a list of runs, as JSON. ``skipped``: the rounds (from 1) whose masked sum was lost."""
     return {
         "digest": row.digest,
         "name": row.name,
@@ -46,6 +47,7 @@ def run_summary(row: RunRow) -> dict[str, Any]:
         "submitted": moment(row.created_ms),
         "ended": moment(row.ended_ms),
         "reason": row.reason,
+        "skipped": [round_ + 1 for round_ in run_state(row).skipped],
     }
 
 
@@ -81,12 +83,13 @@ def run_view(journal: Journal, row: RunRow) -> dict[str, Any]:
 
 
 def _history(journal: Journal, row: RunRow) -> list[dict[str, Any]]:
-    """The rounds so far: cohort, stragglers, figures, bytes of each node."""
+    """The rounds so far: cohort, stragglers, figures, bytes of each node, and why it was skipped (or ``None``)."""
     metrics, traffic = journal.metrics(row.digest), journal.traffic(row.digest)
     events = journal.events(row.digest)
     masked = masked_rounds(events)
     cohorts: dict[int, set[str]] = {}
     late: dict[int, set[str]] = {}
+    skipped: dict[int, str] = {}
     for _, kind, detail in events:
         if kind == "exchange":
             cohorts.setdefault(detail["round"], set()).update(detail["cohort"])
@@ -94,12 +97,15 @@ def _history(journal: Journal, row: RunRow) -> list[dict[str, Any]]:
             cohorts.setdefault(detail["round"], set()).add(detail["node"])
         elif kind == "stragglers":
             late.setdefault(detail["round"], set()).update(detail["nodes"])
+        elif kind == "skipped":
+            skipped[detail["round"]] = detail["reason"]
     return [
         {
             "round": round_ + 1,
             "cohort": sorted(cohorts[round_]),
             "stragglers": sorted(late.get(round_, ())),
             "masked": masked.get(round_, []),
+            "skipped": skipped.get(round_),
             "metrics": metrics.get(round_, {}),
             "bytes_up": {n: up for n, (up, _) in traffic.get(round_, {}).items()},
             "bytes_down": {n: down for n, (_, down) in traffic.get(round_, {}).items()},

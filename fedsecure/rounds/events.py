@@ -22,7 +22,9 @@ __all__ = [
     "Phase",
     "ServerUpdated",
     "SetDeadline",
+    "SkipRound",
     "StartExchange",
+    "SumLost",
     "UpdateFailed",
 ]
 
@@ -84,6 +86,13 @@ class AttemptFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class SumLost:
+    """There is no sum of these contributions, and never will be: too many nodes helped to unmask one that is gone."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateFailed:
     """The coordinator's own computation failed."""
 
@@ -104,6 +113,7 @@ Event = (
     | DeadlinePassed
     | ServerUpdated
     | AttemptFailed
+    | SumLost
     | UpdateFailed
     | OperatorAborted
 )
@@ -158,6 +168,15 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipRound:
+    """The rest of this round is left out, with the coordinator's state as it is; what follows goes on after it."""
+
+    round: int
+    exchange: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Complete:
     """The run has its result."""
 
@@ -171,4 +190,4 @@ class Abort:
     detail: str
 
 
-Action = StartExchange | AdmitNode | SetDeadline | NameStragglers | Aggregate | Complete | Abort
+Action = StartExchange | AdmitNode | SetDeadline | NameStragglers | Aggregate | SkipRound | Complete | Abort

@@ -13,6 +13,8 @@ happened.
 * An exchange ends when all of its cohort contributed, or at its deadline with ``min_nodes`` contributions. A straggler
   is out until it joins again. The cohort of a round's next exchange is the contributors of the one before.
 * What was contributed counts, even if its node leaves afterwards.
+* A round whose masked sum is lost for good is skipped: the next one begins, from the coordinator's state as it is. The
+  last round cannot be: the run ends.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class RoundState(Settings):
 
     ``round``, ``exchange`` (an index) and ``attempt`` count from 0. ``cohort``: nodes whose contribution this exchange
     waits for or has; ``contributed``: node -> digest. ``token``: the deadline of the current phase; ``settle``: the one
-    of an open cohort, while it runs.
+    of an open cohort, while it runs. ``skipped``: the rounds (from 0) whose sum was lost.
     """
 
     phase: Phase = Phase.JOINING
@@ -28,6 +28,7 @@ class RoundState(Settings):
     contributed: dict[str, str] = {}
     token: int = Field(0, ge=0)
     settle: int | None = None
+    skipped: tuple[int, ...] = ()
     last_token: int = Field(0, ge=0)
     reason: str = ""
     missing: tuple[str, ...] = ()

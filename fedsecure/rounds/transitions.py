@@ -22,7 +22,9 @@ from fedsecure.rounds.events import (
     Phase,
     ServerUpdated,
     SetDeadline,
+    SkipRound,
     StartExchange,
+    SumLost,
     UpdateFailed,
 )
 from fedsecure.rounds.state import RoundState
@@ -48,6 +50,7 @@ TRANSITIONS: dict[tuple[Phase, type[Event]], str] = {
     (Phase.AGGREGATING, DeadlinePassed): "_ignored",
     (Phase.AGGREGATING, ServerUpdated): "_updated",
     (Phase.AGGREGATING, AttemptFailed): "_attempt_failed",
+    (Phase.AGGREGATING, SumLost): "_sum_lost",
     (Phase.AGGREGATING, UpdateFailed): "_update_failed",
     (Phase.AGGREGATING, OperatorAborted): "_operator",
     (Phase.COMPLETED, NodeLeft): "_ignored",
@@ -219,6 +222,16 @@ class Transitions:
         if state.attempt + 1 >= MAX_ATTEMPTS:
             return self._abort(state, "update", (), f"{MAX_ATTEMPTS} attempts failed, the last: {event.reason}")
         return self._open(state, tuple(n for n in state.cohort if n in state.present), state.attempt + 1)
+
+    def _sum_lost(self, state: RoundState, event: SumLost) -> Step:
+        """To the next round's first exchange, among all who are present; the last round ends the run."""
+        if state.round + 1 >= self.rounds:
+            return self._abort(state, "update", (), event.reason)
+        skip = SkipRound(state.round, self.exchanges[state.exchange], event.reason)
+        following, actions = self._begin(
+            state.model_copy(update={"skipped": (*state.skipped, state.round)}), state.round + 1
+        )
+        return following, (skip, *actions)
 
     def _update_failed(self, state: RoundState, event: UpdateFailed) -> Step:
         return self._abort(state, "update", (), event.reason)

@@ -45,7 +45,7 @@ _WORDS = {
     AbortCode.BAD_TRANSCRIPT: "a message does not fit what went before; the node may have started again",
     AbortCode.TOO_FEW_NODES: "fewer nodes are left than must be there to the end",
     AbortCode.REPLAYED: "the round is older than one that was begun, or was tried too often",
-    AbortCode.ALREADY_RELEASED: "this sum was unmasked before",
+    AbortCode.ALREADY_RELEASED: "this sum, or one of the same model over other nodes, was unmasked before",
     AbortCode.DEADLINE: "the session's deadline has passed",
     AbortCode.BAD_SUM: "the sum lies outside what its contributors can give",
     AbortCode.WITHDRAWN: "the institution does not allow the run any more",

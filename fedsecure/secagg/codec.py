@@ -18,10 +18,12 @@ from fedsecure.crypto.transcripts import DIGEST_BYTES
 from fedsecure.errors import SecAggError
 from fedsecure.secagg.threshold import MAX_NODES
 
-__all__ = ["check_digest", "check_node", "check_nodes", "decode", "fault"]
+__all__ = ["PURPOSE", "check_digest", "check_node", "check_nodes", "check_purpose", "decode", "fault"]
 
 M = TypeVar("M", bound=Message)
 _NODE_ID = re.compile(NODE_ID)
+#: What a session may be for: the name of an exchange.
+PURPOSE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 
 def fault(code: str, what: str) -> SecAggError:
@@ -57,6 +59,13 @@ def check_node(node: str, what: str, code: str) -> str:
     if len(node) > 63 or not _NODE_ID.fullmatch(node):
         raise fault(code, f"{what} names a malformed node id")
     return node
+
+
+def check_purpose(purpose: str, what: str, code: str) -> str:
+    """``purpose`` when it can be an exchange's name. Raises ``SecAggError`` with ``code``, naming ``what``."""
+    if not PURPOSE.fullmatch(purpose):
+        raise fault(code, f"{what} names a malformed exchange")
+    return purpose
 
 
 def check_nodes(nodes: Iterable[str], what: str, code: str) -> tuple[str, ...]:

@@ -2,6 +2,10 @@
 
 Keys are gone when a session ends; this is not. Without it a coordinator could go back to a round, have one contribution
 masked without end, or let a node unmask two sums of it, whose difference is somebody's vector.
+
+Nor may two rounds give such a difference. A round whose sum is lost after nodes gave their shares is followed by one
+from the same model, in which nodes may well compute the same again. All sums of one model that a node helps to unmask
+are therefore over the same nodes: two different ones would find no t nodes, as in one round (2t > N + n_c).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ __all__ = [
     "MemoryOnly",
     "SessionMemory",
     "already_released",
+    "among_others",
     "begun_too_often",
     "replayed",
     "session_numbers",
@@ -43,9 +48,23 @@ class SessionMemory(Protocol):
         begun; ALREADY_RELEASED for a released triple."""
         ...
 
-    def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes, /) -> None:
-        """Note that shares which unmask the sum T3 (32 bytes) are about to leave. Raises ``SecAggError``
-        ALREADY_RELEASED when any were before, for the same sum or another."""
+    def release(
+        self,
+        experiment: str,
+        purpose: str,
+        round_: int,
+        transcript3: bytes,
+        model: bytes,
+        survivors: tuple[str, ...],
+        /,
+    ) -> None:
+        """Note that shares which unmask the sum T3 (32 bytes) over ``survivors`` are about to leave; ``model``:
+        SHA-256 of what they computed from. Raises ``SecAggError`` ALREADY_RELEASED when any were before, for the same
+        sum or another, or in another round for a sum of this model over other nodes."""
+        ...
+
+    def survivors(self, experiment: str, purpose: str, model: bytes, /) -> tuple[str, ...] | None:
+        """Over which nodes the sums of this model were that shares left for, or ``None``."""
         ...
 
     def released(self, experiment: str, purpose: str, round_: int, /) -> bytes | None:
@@ -60,6 +79,7 @@ class MemoryOnly:
         self._highest: dict[tuple[str, str], int] = {}
         self._begun: dict[tuple[str, str, int], int] = {}
         self._released: dict[tuple[str, str, int], bytes] = {}
+        self._survivors: dict[tuple[str, str, bytes], tuple[str, ...]] = {}
 
     def begin(self, experiment: str, purpose: str, round_: int, /) -> None:
         """As in ``SessionMemory``."""
@@ -74,11 +94,27 @@ class MemoryOnly:
         self._highest[experiment, purpose] = round_
         self._begun[experiment, purpose, round_] = begun + 1
 
-    def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes, /) -> None:
+    def release(
+        self,
+        experiment: str,
+        purpose: str,
+        round_: int,
+        transcript3: bytes,
+        model: bytes,
+        survivors: tuple[str, ...],
+        /,
+    ) -> None:
         """As in ``SessionMemory``."""
         if (experiment, purpose, round_) in self._released:
             raise already_released(purpose, round_)
+        if self._survivors.get((experiment, purpose, model), survivors) != survivors:
+            raise among_others(purpose, round_)
         self._released[experiment, purpose, round_] = transcript3
+        self._survivors[experiment, purpose, model] = survivors
+
+    def survivors(self, experiment: str, purpose: str, model: bytes, /) -> tuple[str, ...] | None:
+        """As in ``SessionMemory``."""
+        return self._survivors.get((experiment, purpose, model))
 
     def released(self, experiment: str, purpose: str, round_: int, /) -> bytes | None:
         """As in ``SessionMemory``."""
@@ -90,6 +126,15 @@ def already_released(purpose: str, round_: int) -> SecAggError:
     return SecAggError(
         f"ALREADY_RELEASED: this node helped to unmask the sum of {purpose} in round {round_} before",
         hint="no second sum of one contribution is ever unmasked; go on with the next round",
+    )
+
+
+def among_others(purpose: str, round_: int) -> SecAggError:
+    """The wording of ALREADY_RELEASED for a sum of one model over other nodes than before."""
+    return SecAggError(
+        f"ALREADY_RELEASED: a sum of {purpose} in round {round_} over other nodes than the one of the same model that "
+        "this node helped to unmask before",
+        hint="two sums of one model can be subtracted; it takes the same nodes, or another model",
     )
 
 

@@ -6,7 +6,7 @@ state       call (leg), message              next state  refuses with
 IDLE        advertise (0), SessionConfig     ADVERTISED  BAD_CONFIG, BAD_COHORT, REPLAYED, ALREADY_RELEASED
 ADVERTISED  share (1), KeyList               SHARED      BAD_SIGNATURE, BAD_KEY, BAD_TRANSCRIPT, TOO_FEW_NODES
 SHARED      mask (2), Inbox                  UPLOADED    BAD_SHARE, BAD_TRANSCRIPT, TOO_FEW_NODES
-UPLOADED    confirm (3), Survivors           CONFIRMED   BAD_TRANSCRIPT, BAD_VECTOR, TOO_FEW_NODES
+UPLOADED    confirm (3), Survivors           CONFIRMED   BAD_TRANSCRIPT, BAD_VECTOR, TOO_FEW_NODES, ALREADY_RELEASED
 CONFIRMED   unmask (4), ConsistencySet       RELEASED    BAD_SIGNATURE, BAD_TRANSCRIPT, TOO_FEW_NODES, ALREADY_RELEASED
 RELEASED    any                              RELEASED    ALREADY_RELEASED
 ABORTED     any                              ABORTED     BAD_TRANSCRIPT
@@ -28,7 +28,7 @@ from fedsecure.errors import CertificateError, SecAggError
 from fedsecure.secagg.advertised import check_distinct, open_advertisement
 from fedsecure.secagg.codec import check_nodes, fault
 from fedsecure.secagg.due import SessionDue, check_due, check_own
-from fedsecure.secagg.memory import SessionMemory
+from fedsecure.secagg.memory import SessionMemory, among_others
 from fedsecure.secagg.messages import (
     ADVERTISE,
     CONSISTENCY,
@@ -199,6 +199,7 @@ class SecAggNode:
             if vectors[self._due.node] != self._own_vector:
                 raise fault("BAD_VECTOR", "the survivors' list has another digest of this node's vectors")
             self._require(len(vectors), "uploaded", least=self._settled().min_survivors)
+            self._require_same(tuple(vectors))
             self._transcript3 = survivors_transcript(self._transcript1, self._shared, vectors)
             self._survivors = tuple(vectors)
         return self._sign(CONSISTENCY, consistency(self._transcript3))
@@ -216,7 +217,8 @@ class SecAggNode:
                     raise fault("BAD_TRANSCRIPT", f"{signer} confirmed another list of survivors")
                 signers.add(signer)
             self._require(len(signers), "confirmed the survivors")
-            self._memory.release(due.experiment, due.purpose, due.round, self._transcript3)
+            triple = due.experiment, due.purpose, due.round
+            self._memory.release(*triple, self._transcript3, due.state_digest, self._survivors)
             dropped = [node for node in self._shared if node not in self._survivors]
             shares = self._secrets().shares(self._survivors, dropped)
         self._forget()
@@ -282,6 +284,11 @@ class SecAggNode:
                 f"TOO_FEW_NODES: {found} nodes {what} where {least} are needed",
                 hint="nothing was revealed; the next attempt has new keys",
             )
+
+    def _require_same(self, survivors: tuple[str, ...]) -> None:
+        due = self._due
+        if self._memory.survivors(due.experiment, due.purpose, due.state_digest) not in (None, survivors):
+            raise among_others(due.purpose, due.round)
 
     def _require_self(self, nodes: Mapping[str, bytes] | tuple[str, ...], name: str) -> None:
         if self._due.node not in nodes:

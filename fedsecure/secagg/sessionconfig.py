@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedsecure.crypto.keystream import Prg
 from fedsecure.crypto.transcripts import DIGEST_BYTES
 from fedsecure.errors import ConfigError
-from fedsecure.secagg.codec import decode, fault
+from fedsecure.secagg.codec import PURPOSE, decode, fault
 from fedsecure.secagg.spec import MAX_STREAMS, StreamSpec, Weighting
 from fedsecure.secagg.threshold import MAX_NODES, MIN_NODES
 from fedsecure.secagg.v1 import secagg_pb2 as pb
@@ -20,7 +20,6 @@ MAX_CONFIG_BYTES = 16 << 10
 #: Size of the coordinator's nonce (bytes).
 NONCE_BYTES = 32
 _EXPERIMENT = re.compile(r"[0-9a-f]{64}")
-_PURPOSE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class SessionConfig:
         for field, fits, allowed in (
             ("experiment", _EXPERIMENT.fullmatch(self.experiment), "64 hexadecimal digits"),
             ("round", 0 <= self.round < 2**63, "0..2^63-1"),
-            ("purpose", _PURPOSE.fullmatch(self.purpose), "lower-case letters, digits and _.-, at most 64"),
+            ("purpose", PURPOSE.fullmatch(self.purpose), "lower-case letters, digits and _.-, at most 64"),
             ("attempt", 0 <= self.attempt < 2**32, "0..2^32-1"),
             ("cohort_digest", len(self.cohort_digest) == DIGEST_BYTES, "32 bytes"),
             ("state_digest", len(self.state_digest) == DIGEST_BYTES, "32 bytes"),

@@ -165,7 +165,7 @@ class ExchangeDesk:
         key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
         self._store.runs.check_order(key)
         if task.terms.masks is not None:
-            self._store.runs.check_fresh(key, task.work.broadcast_digest)
+            self._store.runs.check_model(key, task.work.broadcast_digest, task.terms.announced)
         schema = method.broadcast_schema(key.exchange)
         check_announced(task.work.broadcast_bytes, schema, policy)
         raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)

@@ -23,7 +23,9 @@ from fedsecure.rounds.events import (
     Phase,
     ServerUpdated,
     SetDeadline,
+    SkipRound,
     StartExchange,
+    SumLost,
     UpdateFailed,
 )
 from fedsecure.rounds.machine import RoundMachine
@@ -82,6 +84,8 @@ class AnyOrder(RuleBasedStateMachine):
             elif isinstance(action, Aggregate):
                 assert len(action.contributors) >= self.machine.min_nodes
                 assert set(action.contributors) <= self.cohort
+            elif isinstance(action, SkipRound):
+                assert action.round == self.machine.state.skipped[-1] < self.options["rounds"] - 1
             elif isinstance(action, Complete | Abort):
                 self.ends += 1
 
@@ -114,6 +118,10 @@ class AnyOrder(RuleBasedStateMachine):
     def attempt_failed(self):
         self.feed(AttemptFailed("damaged"))
 
+    @rule()
+    def sum_lost(self):
+        self.feed(SumLost("why"))
+
     @rule(which=st.sampled_from((UpdateFailed, OperatorAborted)), really=st.integers(0, 9))
     def stop(self, which, really):
         if really == 0:
@@ -133,6 +141,8 @@ class AnyOrder(RuleBasedStateMachine):
         state = self.machine.state
         assert self.ends == int(state.ended)
         assert bool(state.reason) == (state.phase is Phase.ABORTED)
+        assert sorted(set(state.skipped)) == list(state.skipped)
+        assert state.ended or state.round not in state.skipped
         if not state.ended:
             assert self.machine.pending()
 

@@ -20,7 +20,9 @@ from fedsecure.rounds.events import (
     Phase,
     ServerUpdated,
     SetDeadline,
+    SkipRound,
     StartExchange,
+    SumLost,
     UpdateFailed,
 )
 from fedsecure.rounds.machine import RoundMachine
@@ -273,6 +275,55 @@ def test_a_second_attempt_admits_as_the_first_does():
     made.handle(AttemptFailed("no sum"))
     assert made.state.cohort == ("a", "b")
     assert made.handle(NodeJoined("c")) == (AdmitNode("c", 0, "one", 1),)
+
+
+def test_a_round_whose_sum_is_lost_is_skipped():
+    made = joined("a", "b", "c", exchanges=("one", "two"), rounds=2)
+    for node in "ab":
+        made.handle(given(node))
+    made.handle(DeadlinePassed(1))
+    made.handle(NodeJoined("c"))
+    skip, start, deadline = made.handle(SumLost("shares were given"))
+    assert skip == SkipRound(0, "one", "shares were given")
+    assert start == StartExchange(1, "one", 0, ("a", "b", "c"))
+    assert made.pending() == (start, deadline)
+    twin = machine(exchanges=("one", "two"))
+    twin.restore(made.snapshot())
+    assert (twin.state.skipped, twin.pending()) == ((0,), made.pending())
+    with pytest.raises(RemoteProtocolError, match="is not due: round 2"):
+        made.handle(given("a"))
+    with pytest.raises(LocalProtocolError, match="SumLost is not possible now"):
+        made.handle(SumLost("again"))
+
+
+def test_a_second_exchange_whose_sum_is_lost_skips_its_round_too():
+    made = joined("a", "b", exchanges=("one", "two"))
+    for exchange in ("one", "two"):
+        for node in "ab":
+            made.handle(given(node, exchange=exchange))
+        if exchange == "one":
+            made.handle(ServerUpdated())
+    assert made.handle(SumLost("why"))[:2] == (SkipRound(0, "two", "why"), StartExchange(1, "one", 0, ("a", "b")))
+
+
+def test_the_last_round_cannot_be_skipped():
+    made = joined("a", "b", rounds=2)
+    for round_ in range(2):
+        for node in "ab":
+            made.handle(given(node, round_))
+        actions = made.handle(SumLost(f"of round {round_ + 1}"))
+    assert actions == (Abort("update", (), "of round 2"),)
+    assert (made.state.phase, made.state.skipped) == (Phase.ABORTED, (0,))
+
+
+def test_a_skipped_round_with_too_few_nodes_left_ends_the_run():
+    made = joined("a", "b", "c", min_nodes=2)
+    for node in "abc":
+        made.handle(given(node))
+    made.handle(NodeLeft("a", "maintenance"))
+    made.handle(NodeLeft("b", "maintenance"))
+    skip, abort = made.handle(SumLost("why"))
+    assert (skip, abort.reason, abort.missing) == (SkipRound(0, "one", "why"), "quorum", ("a", "b"))
 
 
 def test_attempts_are_bounded():

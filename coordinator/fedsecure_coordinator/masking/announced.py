@@ -32,4 +32,12 @@ def announcement(last: MaskedSum | None, broadcast: str) -> bytes:
     if last is None:
         return b""
     digests = tuple(bytes.fromhex(digest) for digest in last.sum_digests)
-    return SessionResult(bytes.fromhex(last.transcript), digests, last.survivors, bytes.fromhex(broadcast)).to_bytes()
+    result = SessionResult(
+        bytes.fromhex(last.transcript),
+        digests,
+        last.survivors,
+        bytes.fromhex(broadcast),
+        round=last.round,
+        purpose=last.exchange,
+    )
+    return result.to_bytes()

@@ -2,36 +2,32 @@
 
 A session that fails is followed by another with fresh keys over the same contributions, up to ``MAX_SESSIONS`` in all;
 then the exchange is asked for again. A sum is durable before anything else is done with it. Ended runs and a daemon
-that stops end their sessions at once; after a restart a new session begins unless there is a sum already.
+that stops end their sessions at once; after a restart a new session begins unless there is a sum already. A sum that is
+lost (``lost``) skips its round.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fedsecure.crypto.keystream import Prg
 from fedsecure.errors import RemoteProtocolError, SecAggError, StoreError
-from fedsecure.masked_plan import masked_limits
-from fedsecure.rounds.events import Aggregate, AttemptFailed, Phase, UpdateFailed
+from fedsecure.rounds.events import Aggregate, AttemptFailed, Phase, SumLost, UpdateFailed
 from fedsecure.secagg.coordinator import Sums
-from fedsecure.secagg.memory import MAX_SESSIONS, session_numbers
+from fedsecure.secagg.memory import MAX_SESSIONS
 from fedsecure.secagg.results import result_digest
-from fedsecure.secagg.sessionconfig import SessionConfig
-from fedsecure.secagg.streams import Stream
 from fedsecure.threads import threads_needed
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.masking.announced import announcement, summed_tensors
 from fedsecure_coordinator.masking.buffers import Buffers
-from fedsecure_coordinator.masking.masks import Masks
+from fedsecure_coordinator.masking.lost import lost, to_invite
 from fedsecure_coordinator.masking.session import ClosedLeg, Session, SessionOver
 from fedsecure_coordinator.masking.tables import MaskedSum
+from fedsecure_coordinator.masking.task import Task
 from fedsecure_coordinator.masking.times import Times
 from fedsecure_coordinator.registry import Registry
 from fedsecure_coordinator.runs import Run, one_line
@@ -43,51 +39,11 @@ STORE_SECONDS, STORE_TRIES = 10.0, 60
 #: Leg 0 takes no longer than this, whatever the plan allows an exchange; and no session longer than that (seconds):
 #: a node refuses keys that would live for more than a week.
 MAX_FIRST_SECONDS, MAX_SECONDS = 3 * 86_400.0, 6 * 86_400.0
-#: What ends a run when too many of its nodes helped to unmask a sum that never came about.
-SPENT = (
-    "too many nodes gave their unmasking shares before the sum was kept (the coordinator was restarted in between?), "
-    "and no node helps to unmask a second sum of one exchange: submit the plan again under another name or seed"
-)
 #: On shutdown: time for sessions to end; one may be in the middle of unmasking (seconds).
 END_SECONDS = 5.0
 #: Bytes of masked vectors in transit at once, unless the daemon knows better.
 BUFFERED = 1 << 30
 _log = logging.getLogger("fedsecure.coordinator")
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What is to be summed: the contributions to one attempt of an exchange."""
-
-    run: Run
-    action: Aggregate
-    masks: Masks
-    prev_result: bytes
-
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        """The vectors of the sum."""
-        return self.masks.streams[self.action.exchange]
-
-    def config(self, number: int, deadline_ms: int) -> SessionConfig:
-        """The configuration of the session that is the ``number``-th (from 0) over these contributions."""
-        plan, action = self.run.plan, self.action
-        return SessionConfig(
-            experiment=self.run.digest,
-            round=action.round,
-            purpose=action.exchange,
-            attempt=session_numbers(action.attempt)[number],
-            cohort_digest=self.masks.manifest.digest,
-            state_digest=bytes.fromhex(self.run.row.broadcast),
-            prev_result=self.prev_result,
-            threshold=self.masks.manifest.threshold.required,
-            min_survivors=masked_limits(plan).least,
-            prg=Prg.AES_256_CTR,
-            streams=tuple(stream.spec for stream in self.streams),
-            dp_digest=b"",
-            nonce=secrets.token_bytes(32),
-            deadline_ms=deadline_ms,
-        )
 
 
 class Sessions:
@@ -164,9 +120,7 @@ class Sessions:
                 self._registry.take_up_again(task.run.digest)
                 return
             if len(session.invited) - len(session.spent) < session.config.min_survivors:
-                # a session of this process that took their shares knows why they gave no sum
-                why = f"{reasons[0]}; {SPENT}" if len(reasons) > 1 else f"{SPENT} (the last session: {reasons[-1]})"
-                self._feed(task, UpdateFailed(why))
+                self._feed(task, lost(task, reasons))
                 return
         self._feed(task, AttemptFailed(f"{MAX_SESSIONS} sessions gave no sum, the last: {reasons[-1]}"))
 
@@ -179,9 +133,10 @@ class Sessions:
                 raise SessionOver("the sum is not needed any more")
             self._sessions = {d: s for d, s in self._sessions.items() if registry.run(d) is not None}
             state = run.machine.state
-            invited = tuple(node for node in task.action.contributors if node not in state.left)
-            nbytes = sum(stream.spec.nbytes for stream in task.streams)
-            seconds = min(times.in_all(nbytes * self._buffers.turns(len(invited), nbytes)), MAX_SECONDS)
+            there = [node for node in task.action.contributors if node not in state.left]
+            invited = to_invite(there, registry.journal.events(run.digest))
+            nbytes = task.nbytes * self._buffers.turns(len(invited), task.nbytes)
+            seconds = min(times.in_all(nbytes), MAX_SECONDS)
             config = task.config(number, registry.clock() + round(1000 * seconds))
             session = Session(
                 config,
@@ -238,7 +193,7 @@ class Sessions:
         here = self._registry.run(run.digest) is run and run.machine.state.phase is Phase.AGGREGATING
         return here and run.machine.pending() == (task.action,)
 
-    def _feed(self, task: Task, event: AttemptFailed | UpdateFailed) -> None:
+    def _feed(self, task: Task, event: AttemptFailed | SumLost | UpdateFailed) -> None:
         with self._registry.changed:
             if self._goes_on(task):
                 self._registry.feed(task.run.digest, event)

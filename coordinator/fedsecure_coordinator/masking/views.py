@@ -8,11 +8,12 @@ from typing import Any
 from fedsecure.text import counted
 from fedsecure_coordinator.journal import Journal, RunRow
 
-__all__ = ["MASKING_WORDS", "masked_rounds", "session_line", "session_view"]
+__all__ = ["MASKING_WORDS", "Event", "masked_rounds", "session_line", "session_view"]
 
+#: Of a run's history: milliseconds, kind, detail.
+Event = tuple[int, str, dict[str, Any]]
 #: The legs, by what nodes do in them.
 LEGS = ("keys", "shares", "masked vectors", "survivors", "unmasking")
-Event = tuple[int, str, dict[str, Any]]
 
 
 def session_view(journal: Journal, row: RunRow) -> dict[str, Any] | None:
@@ -26,7 +27,7 @@ def session_view(journal: Journal, row: RunRow) -> dict[str, Any] | None:
         elif kind == "session-leg" and found is not None:
             out = {**found["dropped"], **detail["dropped"]}
             found = {**found, "leg": detail["leg"] + 1, "answered": detail["nodes"], "dropped": out}
-        elif kind in ("aggregating", "session-failed", "masked-sum"):
+        elif kind in ("aggregating", "session-failed", "masked-sum", "skipped"):
             found = None
     return found
 
@@ -74,4 +75,5 @@ MASKING_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "session-failed": lambda d: f"{_at(d)}: no sum: {d['reason']}",
     "masked-sum": _sum_words,
+    "skipped": lambda d: f"{_at(d)}: its sum is lost, and the round is skipped: {d['reason']}",
 }

@@ -229,16 +229,20 @@ class Share(_message.Message):
     def __init__(self, owner: _Optional[str] = ..., self_seed: _Optional[bytes] = ..., mask_sk: _Optional[bytes] = ...) -> None: ...
 
 class Result(_message.Message):
-    __slots__ = ("transcript3", "sum_sha256", "u3", "next_state_digest")
+    __slots__ = ("transcript3", "sum_sha256", "u3", "next_state_digest", "round", "purpose")
     TRANSCRIPT3_FIELD_NUMBER: _ClassVar[int]
     SUM_SHA256_FIELD_NUMBER: _ClassVar[int]
     U3_FIELD_NUMBER: _ClassVar[int]
     NEXT_STATE_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PURPOSE_FIELD_NUMBER: _ClassVar[int]
     transcript3: bytes
     sum_sha256: _containers.RepeatedScalarFieldContainer[bytes]
     u3: _containers.RepeatedScalarFieldContainer[str]
     next_state_digest: bytes
-    def __init__(self, transcript3: _Optional[bytes] = ..., sum_sha256: _Optional[_Iterable[bytes]] = ..., u3: _Optional[_Iterable[str]] = ..., next_state_digest: _Optional[bytes] = ...) -> None: ...
+    round: int
+    purpose: str
+    def __init__(self, transcript3: _Optional[bytes] = ..., sum_sha256: _Optional[_Iterable[bytes]] = ..., u3: _Optional[_Iterable[str]] = ..., next_state_digest: _Optional[bytes] = ..., round: _Optional[int] = ..., purpose: _Optional[str] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("transcript", "code", "detail")

@@ -6,7 +6,7 @@ back to an older copy shows there.
 
 from __future__ import annotations
 
-from fedsecure.secagg.memory import MOST_SESSIONS, already_released, begun_too_often, replayed
+from fedsecure.secagg.memory import MOST_SESSIONS, already_released, among_others, begun_too_often, replayed
 from fedsecure_node.store.sessionbook import SessionBook
 
 __all__ = ["StoredMemory"]
@@ -30,10 +30,21 @@ class StoredMemory:
                 raise begun_too_often(purpose, round_)
             self._book.begin(experiment, purpose, round_)
 
-    def release(self, experiment: str, purpose: str, round_: int, transcript3: bytes) -> None:
+    def release(
+        self, experiment: str, purpose: str, round_: int, transcript3: bytes, model: bytes, survivors: tuple[str, ...]
+    ) -> None:
         """As in ``SessionMemory``."""
-        if not self._book.release(experiment, purpose, round_, transcript3):
-            raise already_released(purpose, round_)
+        with self._book.turn():
+            if self._book.released(experiment, purpose, round_) is not None:
+                raise already_released(purpose, round_)
+            if self._book.survivors(experiment, purpose, model) not in (None, survivors):
+                raise among_others(purpose, round_)
+            self._book.release(experiment, purpose, round_, transcript3)
+            self._book.keep_survivors(experiment, purpose, model, survivors)
+
+    def survivors(self, experiment: str, purpose: str, model: bytes) -> tuple[str, ...] | None:
+        """As in ``SessionMemory``."""
+        return self._book.survivors(experiment, purpose, model)
 
     def released(self, experiment: str, purpose: str, round_: int) -> bytes | None:
         """As in ``SessionMemory``."""

@@ -12,9 +12,9 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.absences import absence_lines, masked_rounds
-from fedsecure_node.log.chain import CONFIRMED, MASKED
+from fedsecure_node.log.chain import ANNOUNCED, CLOSED, CONFIRMED, MASKED
 from fedsecure_node.log.releases import Release
-from fedsecure_node.masking.announced import last_masked
+from fedsecure_node.masking.announced import Place, announced_place
 from fedsecure_node.progress import Reporter
 
 __all__ = ["close_sums", "no_contribution", "say_differing", "settle_sums"]
@@ -25,14 +25,19 @@ _LEFT = ("masked", "confirmed", "unmasked", "announced", "unread", "unsure")
 
 def settle_sums(gate: Gate, reporter: Reporter, work: pb.Exchange, method: Method, key: ExchangeKey, node: str) -> None:
     """Note what ``work`` tells of the contributions before it: that the coordinator announces a sum with this node in
-    it, or that their exchange is over. What is announced is noted as it is, whether or not it then leads to a refusal.
-    Raises ``RemoteProtocolError`` when the sum is said to hold what never left this node, or is another than those that
-    it confirmed, and it confirmed all that it sent vectors for."""
+    it, that their exchange is over, or that its round was skipped. What is announced is noted as it is, whether or not
+    it then leads to a refusal. Raises ``RemoteProtocolError`` when a later sum was announced before, or when the sum is
+    said to hold what never left this node, or is another than those that it confirmed, and it confirmed all that it
+    sent vectors for."""
     ours = gate.sums.of(key.plan)
     if not ours:
         return
-    result = _announced(work)
-    about = _announced_of(ours, last_masked(method, key)) if result is not None else None
+    result = _announced(work, method, key)
+    place = None if result is None else announced_place(result, method)
+    told = place is not None or not work.result
+    skipped = [old for old in ours if told and _is_skipped(old, key, place)]
+    _check_not_taken_back(skipped, key)
+    about = _last_of(ours, place)
     if result is not None and about is not None and node in result.survivors:
         if about.state not in _LEFT:
             raise RemoteProtocolError(
@@ -44,7 +49,10 @@ def settle_sums(gate: Gate, reporter: Reporter, work: pb.Exchange, method: Metho
             _check_confirmed(about, result, key)
     for old in gate.sums.open(key.plan):
         if _place(old.key) < _place(key):
-            _close(gate, reporter, old, key, result if about is not None and old.number == about.number else None)
+            if old.number in {release.number for release in skipped}:
+                _skip(gate, reporter, old)
+            else:
+                _close(gate, reporter, old, key, result if about is not None and old.number == about.number else None)
 
 
 def close_sums(gate: Gate, plan_digest: str, reason: str, *, went_on: bool = False) -> None:
@@ -72,12 +80,14 @@ def no_contribution(name: str, key: ExchangeKey, release: Release | None) -> Sec
     return SecAggError(f"{code}: {name}, {key}: no contribution waits for a masked sum: {state}")
 
 
-def _announced(work: pb.Exchange) -> SessionResult | None:
-    """``None`` also for one that is malformed, for which the run is left."""
+def _announced(work: pb.Exchange, method: Method, key: ExchangeKey) -> SessionResult | None:
+    """``None`` also for one that is malformed or of no exchange before ``key``, for which the run is left."""
     try:
-        return parse_result(work.result) if work.result else None
+        result = parse_result(work.result) if work.result else None
     except SecAggError:
         return None
+    place = None if result is None else announced_place(result, method)
+    return None if place is None or place >= _exchange(key) else result
 
 
 def _place(key: ExchangeKey) -> tuple[int, int, int]:
@@ -85,10 +95,36 @@ def _place(key: ExchangeKey) -> tuple[int, int, int]:
     return key.round, key.step, key.attempt
 
 
-def _announced_of(ours: Iterable[Release], last: tuple[int, int] | None) -> Release | None:
-    """This node's last contribution to the exchange that was announced."""
-    found = [r for r in ours if (r.key.round, r.key.step) == last]
+def _exchange(key: ExchangeKey) -> Place:
+    """It without the attempt."""
+    return key.round, key.step
+
+
+def _last_of(ours: Iterable[Release], place: Place | None) -> Release | None:
+    """This node's last contribution to an exchange."""
+    found = [r for r in ours if _exchange(r.key) == place]
     return found[-1] if found else None
+
+
+def _is_skipped(old: Release, key: ExchangeKey, place: Place | None) -> bool:
+    """Whether the exchange of ``old`` is over without a sum, when the last one before ``key`` was at ``place``."""
+    return _exchange(old.key) < _exchange(key) and (place is None or place < _exchange(old.key))
+
+
+def _check_not_taken_back(skipped: Iterable[Release], key: ExchangeKey) -> None:
+    """Raise ``RemoteProtocolError`` when a sum of one of ``skipped`` was announced before."""
+    for old in skipped:
+        if any(e.kind == ANNOUNCED or (e.kind == CLOSED and "announced" in e.body) for e in old.events):
+            raise RemoteProtocolError(
+                f"{key}: the coordinator announced a sum of round {old.key.round + 1} {old.key.exchange} before, and "
+                "goes on as if there was none",
+                hint="the coordinator lost its state or misbehaves; ask its operator; nothing was computed",
+            )
+
+
+def _skip(gate: Gate, reporter: Reporter, old: Release) -> None:
+    gate.sums.close(old, "its round was skipped", went_on=False)
+    _say(reporter, "skipped", old, "its round was skipped: the coordinator announces no sum of it")
 
 
 def _announce(gate: Gate, reporter: Reporter, about: Release, result: SessionResult) -> None:
@@ -114,7 +150,7 @@ def _close(gate: Gate, reporter: Reporter, old: Release, key: ExchangeKey, other
     gate.sums.close(
         old,
         "its exchange is over",
-        went_on=(key.round, key.step) != (old.key.round, old.key.step),
+        went_on=_exchange(key) != _exchange(old.key),
         transcript3=other.transcript3 if other else b"",
         survivors=other.survivors if other else (),
     )

@@ -16,7 +16,7 @@ from fedsecure.secagg.results import result_digest
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.masks import MaskedSum
-from fedsecure_node.masking.announced import check_announced_sum
+from fedsecure_node.masking.announced import Place, check_announced_sum
 from fedsecure_node.store.sessionbook import Asked, SessionBook
 
 __all__ = ["MaskTerms", "Terms", "TrustedCohorts"]
@@ -32,10 +32,12 @@ class TrustedCohorts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """``masks``: of the exchange's summed half, ``None`` for none. ``asked``: what is kept of how it was asked for."""
+    """``masks``: of the exchange's summed half, ``None`` for none. ``asked``: what is kept of how it was asked for.
+    ``announced``: of which exchange the sum is that came with it, ``None`` for none."""
 
     masks: MaskedSum | None
     asked: Asked
+    announced: Place | None
 
 
 class MaskTerms:
@@ -60,10 +62,13 @@ class MaskTerms:
             self._check_plain(plan, method, key, policy)
         if work.result and plan.secagg == "off":
             raise RemoteProtocolError(f"{key}: the coordinator announces a masked sum, in a run without masks")
+        announced = None
         if work.result or self._book.is_masked(key.plan):
             manifest, least = self._pinned(plan), _min_nodes(plan, policy)
-            check_announced_sum(work, method, key, manifest, self._book, plan=plan, node=self._node, least=least)
-        return Terms(masks, Asked(work.cohort_digest, result_digest(work.result)))
+            announced = check_announced_sum(
+                work, method, key, manifest, self._book, plan=plan, node=self._node, least=least
+            )
+        return Terms(masks, Asked(work.cohort_digest, result_digest(work.result)), announced)
 
     def masks(self, plan: Plan, method: Method, exchange: str, policy: Policy) -> MaskedSum | None:
         """The masks of an exchange under the manifest that is pinned now, over as many nodes as ``plan`` and ``policy``

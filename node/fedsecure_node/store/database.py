@@ -64,6 +64,10 @@ CREATE TABLE IF NOT EXISTS sessions (
   experiment TEXT NOT NULL, purpose TEXT NOT NULL, round INTEGER NOT NULL, released BLOB, begun INTEGER NOT NULL,
   PRIMARY KEY (experiment, purpose, round)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS unmasked (
+  experiment TEXT NOT NULL, purpose TEXT NOT NULL, model BLOB NOT NULL, survivors TEXT NOT NULL,
+  PRIMARY KEY (experiment, purpose, model)
+) STRICT;
 """
 
 

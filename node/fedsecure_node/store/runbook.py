@@ -128,18 +128,29 @@ class RunBook:
                 hint="the coordinator lost its state or misbehaves; ask its operator",
             )
 
-    def check_fresh(self, key: ExchangeKey, broadcast: str) -> None:
+    def check_model(self, key: ExchangeKey, broadcast: str, announced: tuple[int, int] | None) -> None:
         """Refuse a broadcast that this exchange was computed from in another round already: under masks, two sums of
-        one model whose survivors differ by a node differ by what that node made of it."""
-        row = self._db.row(
-            "SELECT round FROM exchanges WHERE digest = ? AND step = ? AND round != ? AND broadcast = ? LIMIT 1",
-            (key.plan, key.step, key.round, broadcast),
+        one model whose survivors differ by a node differ by what that node made of it. A round after the ``announced``
+        sum (round and step; ``None``: after none) was skipped, as its own was lost: then it is the same model, and what
+        keeps the sums apart is ``SessionMemory``. The first exchange of a round is refused another one."""
+        rows = self._db.rows(
+            "SELECT round, broadcast FROM exchanges WHERE digest = ? AND step = ? AND round != ? ORDER BY round DESC",
+            (key.plan, key.step, key.round),
         )
-        if row is not None:
-            raise RemoteProtocolError(
-                f"{key}: the coordinator sends the same model as in round {row['round'] + 1}, for another masked sum",
-                hint="two sums of one model can be subtracted; ask the coordinator's operator",
-            )
+        for row in rows:
+            skipped = announced is None or (row["round"], key.step) > announced
+            if not skipped and row["broadcast"] == broadcast:
+                raise RemoteProtocolError(
+                    f"{key}: the coordinator sends the same model as in round {row['round'] + 1}, for another masked "
+                    "sum",
+                    hint="two sums of one model can be subtracted; ask the coordinator's operator",
+                )
+            if skipped and key.step == 0 and row["broadcast"] != broadcast:
+                raise RemoteProtocolError(
+                    f"{key}: the coordinator sends another model than in round {row['round'] + 1}, and announces no "
+                    "sum since",
+                    hint="the coordinator lost its state or misbehaves; ask its operator; nothing was computed",
+                )
 
     def local_for(self, key: ExchangeKey) -> tuple[str, Tensors]:
         """Local state that an exchange starts from: a further attempt starts where the first one did."""

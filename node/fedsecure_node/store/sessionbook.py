@@ -3,6 +3,7 @@ unmask."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,3 +91,16 @@ class SessionBook:
             (experiment, purpose, round_, transcript3),
         )
         return changed == 1
+
+    def survivors(self, experiment: str, purpose: str, model: bytes) -> tuple[str, ...] | None:
+        """The nodes of the sums of this model (a broadcast's digest) that this node helped to unmask, or ``None``."""
+        row = self._db.row(
+            "SELECT survivors FROM unmasked WHERE experiment = ? AND purpose = ? AND model = ?",
+            (experiment, purpose, model),
+        )
+        return tuple(json.loads(row["survivors"])) if row else None
+
+    def keep_survivors(self, experiment: str, purpose: str, model: bytes, survivors: tuple[str, ...]) -> None:
+        """Keep the nodes of such a sum; the first that were kept stay."""
+        values = (experiment, purpose, model, json.dumps(survivors))
+        self._db.write("INSERT OR IGNORE INTO unmasked VALUES (?, ?, ?, ?)", values)

@@ -42,14 +42,15 @@ def check(node, manifest):
         streams = len(masked_streams(node.method.schema("statistics"), method="fedaf", exchange="statistics", nodes=3))
         fields = {
             "transcript3": T3, "sum_sha256": (bytes(32),) * streams, "survivors": NAMES,
-            "next_state_digest": bytes.fromhex(BROADCAST),
+            "next_state_digest": bytes.fromhex(BROADCAST), "round": 0, "purpose": "statistics",
         }  # fmt: skip
         data, least = changes.pop("data", None), changes.pop("least", 3)
         result = SessionResult(**{**fields, **changes}).to_bytes() if data is None else data
         work = pb.Exchange(broadcast_digest=BROADCAST, result=result)
         key = node.key(exchange, round_)
         book = node.store.sessions
-        check_announced_sum(work, node.method, key, manifest, book, plan=node.plan, node="hospital-a", least=least)
+        about = {"plan": node.plan, "node": "hospital-a", "least": least}
+        return check_announced_sum(work, node.method, key, manifest, book, **about)
 
     return run
 
@@ -69,12 +70,22 @@ def test_the_last_exchange_that_sums(node, exchange, round_, due):
 
 
 def test_what_fits(node, check):
-    check("condensation", 0)
-    check("statistics", 1)
-    check("statistics", 0, data=b"")
-    check("statistics", 1, data=b"")  # the sum was announced with the exchange between
+    assert check("condensation", 0) == (0, 0)
+    assert check("statistics", 1) == (0, 0)
+    assert check("statistics", 0, data=b"") is None
     node.store.sessions.release(node.plan.digest(), "statistics", 0, T3)
     check("condensation", 0)
+
+
+def test_rounds_that_were_skipped(node, check):
+    """Announced is the last sum that there was, or none yet; within a round nothing is skipped."""
+    assert check("statistics", 1, data=b"") is None
+    assert check("statistics", 3, round=0) == (0, 0)
+    node.store.sessions.release(node.plan.digest(), "statistics", 2, bytes(32))  # its shares for the lost sum
+    assert check("statistics", 3, round=1) == (1, 0)
+    for data in (b"", None):
+        with pytest.raises(RemoteProtocolError, match="does not say which sum|announces a sum of round 1 statistics"):
+            check("condensation", 3, data=data, round=0)
 
 
 def test_a_sum_that_this_node_was_not_in_may_be_another(node, check):
@@ -89,6 +100,9 @@ def test_a_sum_that_this_node_was_not_in_may_be_another(node, check):
     [
         ("condensation", {"data": b""}, "does not say which sum"),
         ("statistics", {}, "before there was any"),
+        ("condensation", {"round": 1}, "announces a sum of round 2 statistics with it"),
+        ("condensation", {"purpose": "condensation"}, "announces a sum of round 1 condensation with it"),
+        ("condensation", {"purpose": "other"}, "announces a sum of round 1 other with it"),
         ("condensation", {"next_state_digest": bytes(32)}, "not the one that the announced sum gave"),
         ("condensation", {"survivors": NAMES[:2]}, "over 2 nodes"),
         ("condensation", {"least": 4}, r"over 3 nodes \(allowed: >= 4\)"),
@@ -140,7 +154,7 @@ def test_terms_of_an_exchange_that_sums_nothing(node, manifest):
 
 def test_terms_keep_the_digest_of_what_was_announced(node, manifest):
     streams = masked_streams(node.method.schema("statistics"), method="fedaf", exchange="statistics", nodes=3)
-    result = SessionResult(T3, (bytes(32),) * len(streams), NAMES, bytes.fromhex(BROADCAST)).to_bytes()
+    result = SessionResult(T3, (bytes(32),) * len(streams), NAMES, bytes.fromhex(BROADCAST), 0, "statistics").to_bytes()
     work = pb.Exchange(
         exchange="statistics", round=1, cohort_digest=manifest.digest.hex(), broadcast_digest=BROADCAST, result=result
     )

@@ -13,6 +13,7 @@ from fedsecure_node.store.store import Store
 
 RUN, OTHER = "a" * 64, "b" * 64
 T3 = bytes(range(32))
+MODEL, ALL = bytes([9]) * 32, ("hospital-a", "hospital-b", "hospital-c", "hospital-d")
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_one_session_too_many_of_a_triple(kind, memory):
             memory.begin(RUN, "update", 1)
     memory.begin(RUN, "statistics", 1)
     memory.begin(OTHER, "update", 1)
-    memory.release(RUN, "update", 1, T3)  # a session that was begun in time may end
+    memory.release(RUN, "update", 1, T3, MODEL, ALL)  # a session that was begun in time may end
     memory.begin(RUN, "update", 2)
 
 
@@ -91,14 +92,14 @@ def test_a_session_that_is_refused_does_not_count(memory):
 
 def test_released_once_and_never_begun_again(memory, anew):
     memory.begin(RUN, "update", 0)
-    memory.release(RUN, "update", 0, T3)
+    memory.release(RUN, "update", 0, T3, MODEL, ALL)
     for each in (memory, anew()):
         assert each.released(RUN, "update", 0) == T3
         with pytest.raises(SecAggError, match="^ALREADY_RELEASED"):
             each.begin(RUN, "update", 0)
         for transcript in (T3, bytes(32)):
             with pytest.raises(SecAggError, match="^ALREADY_RELEASED"):
-                each.release(RUN, "update", 0, transcript)
+                each.release(RUN, "update", 0, transcript, MODEL, ALL)
         assert each.released(RUN, "update", 0) == T3, "the first one stays"
         assert each.released(RUN, "update", 1) is None
         assert each.released(OTHER, "update", 0) is None
@@ -106,11 +107,28 @@ def test_released_once_and_never_begun_again(memory, anew):
 
 
 def test_released_without_having_begun_counts_all_the_same(memory):
-    memory.release(RUN, "update", 4, T3)
+    memory.release(RUN, "update", 4, T3, MODEL, ALL)
     with pytest.raises(SecAggError, match="^ALREADY_RELEASED"):
         memory.begin(RUN, "update", 4)
     with pytest.raises(SecAggError, match="^REPLAYED"):
         memory.begin(RUN, "update", 3)
+
+
+@pytest.mark.parametrize("kind", ["stored", "in memory"])
+def test_sums_of_one_model_are_over_the_same_nodes(kind, memory, anew):
+    """Also in another round, and as the next process finds it."""
+    memory, anew = (memory, anew) if kind == "stored" else ((kept := MemoryOnly()), lambda: kept)
+    assert memory.survivors(RUN, "update", MODEL) is None
+    memory.release(RUN, "update", 0, T3, MODEL, ALL)
+    for each in (memory, anew()):
+        assert each.survivors(RUN, "update", MODEL) == ALL
+        with pytest.raises(SecAggError, match="^ALREADY_RELEASED: a sum of update in round 1 over other nodes"):
+            each.release(RUN, "update", 1, T3, MODEL, ALL[:3])
+        assert each.released(RUN, "update", 1) is None, "what was refused is not kept"
+    for number, other in enumerate(((OTHER, "update", MODEL), (RUN, "statistics", MODEL), (RUN, "update", T3))):
+        assert memory.survivors(*other) is None
+        memory.release(*other[:2], 5 + number, T3, other[2], ALL[:3])
+    memory.release(RUN, "update", 1, T3, MODEL, ALL)
 
 
 def test_what_was_asked_for_is_kept_until_it_is_asked_anew(node):

@@ -113,8 +113,10 @@ def written(node):
 def asked(node):
     """asked(exchange, round, survivors): the node is asked for an exchange; the line it says about it."""
 
-    def ask(exchange, round_, survivors=(), attempt=0, data=None):
-        result = SessionResult(T3, (bytes(32),), tuple(survivors), bytes(32)).to_bytes() if survivors else b""
+    def ask(exchange, round_, survivors=(), attempt=0, data=None, of=None):
+        sum_of = round_ - (exchange == "statistics") if of is None else of
+        about = (T3, (bytes(32),), tuple(survivors), bytes(32), sum_of, "statistics")
+        result = SessionResult(*about).to_bytes() if survivors else b""
         work = pb.Exchange(exchange=exchange, round=round_, result=data or result)
         said = io.StringIO()
         settle_sums(node.gate, PlainReporter(said), work, node.method, node.key(exchange, round_, attempt), OWN)
@@ -206,6 +208,46 @@ def test_what_is_announced_to_a_node_that_comes_back(node, written, asked):
     assert states(node) == ["unread"]
     asked("condensation", 0, NAMES)
     assert states(node) == ["announced"]
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [((), "unsummed"), (("masked",), "unread"), (("masked", CONFIRMED), "unsure"), ((UNMASKED,), "unmasked")],
+)
+def test_a_round_that_was_skipped(node, written, asked, events, state):
+    """What the log knows of the lost sum stays as it is: an announcement of another one says nothing of it."""
+    written("masked", UNMASKED)
+    number = written(*(("masked", *events) if state == "unmasked" else events), round_=1)
+    said = asked("statistics", 2, NAMES, of=0)
+    assert states(node) == ["unmasked", state]
+    if state != "unmasked":
+        assert f"release {number}: its round was skipped" in said
+        assert node.log.records()[-1].body == {"release": number, "reason": "its round was skipped", "went_on": False}
+    found = standing(fold(node.log.records()).values())
+    assert (found.left_out, len(found.unknown)) == ((), int(state in ("unread", "unsure")))
+
+
+def test_a_first_round_that_was_skipped(node, written, asked):
+    written("masked", CONFIRMED)
+    asked("statistics", 1)
+    assert states(node) == ["unsure"]
+
+
+@pytest.mark.parametrize("events", [("masked", ANNOUNCED), ("masked", WITHOUT)])
+@pytest.mark.parametrize("of", [None, 0])
+def test_a_sum_that_was_announced_cannot_be_taken_back(written, asked, events, of):
+    written("masked", UNMASKED)
+    written(*events, round_=1)
+    asked("statistics", 2, NAMES, of=1)
+    with pytest.raises(RemoteProtocolError, match="announced a sum of round 2 statistics before, and goes on as if"):
+        asked("statistics", 2, () if of is None else NAMES, of=of)
+
+
+def test_an_announcement_of_what_is_not_over_says_nothing(node, written, asked):
+    written("masked")
+    written("masked", round_=1)
+    asked("statistics", 1, NAMES, of=1)
+    assert states(node) == ["unread", "masked"]
 
 
 def test_a_malformed_announcement_is_no_announcement(node, written, asked):

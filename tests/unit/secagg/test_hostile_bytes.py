@@ -26,7 +26,7 @@ def payload(signed):
     return pb.Signed.FromString(signed).payload
 
 
-RESULT = SessionResult(bytes(32), (bytes(32),) * 2, LAB.names, bytes(32)).to_bytes()
+RESULT = SessionResult(bytes(32), (bytes(32),) * 2, LAB.names, bytes(32), 1, "update").to_bytes()
 #: reader -> a message that it reads.
 READERS = {
     "config": (SessionConfig.from_bytes, RELAY.config),

@@ -57,10 +57,10 @@ def test_a_sum_is_released_once():
     memory = MemoryOnly()
     assert memory.released("e", "p", 3) is None
     memory.begin("e", "p", 3)
-    memory.release("e", "p", 3, b"t" * 32)
+    memory.release("e", "p", 3, b"t" * 32, b"m" * 32, ("a", "b"))
     assert memory.released("e", "p", 3) == b"t" * 32
-    for again in (lambda: memory.begin("e", "p", 3), lambda: memory.release("e", "p", 3, b"t" * 32)):
+    for again in (lambda: memory.begin("e", "p", 3), lambda: memory.release("e", "p", 3, b"t" * 32, b"m" * 32, ("a", "b"))):
         with pytest.raises(SecAggError, match=r"^ALREADY_RELEASED: "):
             again()
     memory.begin("e", "p", 4)
-    memory.release("e", "p", 4, b"u" * 32)
+    memory.release("e", "p", 4, b"u" * 32, b"n" * 32, ("a",))

@@ -21,7 +21,7 @@ NODES = ("a", "b-1")
 ADVERTISED = Advertisement(DIGEST, DIGEST, "a", b"s" * 32, b"m" * 32, b"c" * 32)
 SEALED = {"a": bytes(83), "b-1": b"\1" * 83}
 SHARES = {"a": OwnerShare("self_seed", bytes(33)), "b-1": OwnerShare("mask_sk", bytes(33))}
-RESULT = SessionResult(DIGEST, (DIGEST, bytes(32)), NODES, DIGEST)
+RESULT = SessionResult(DIGEST, (DIGEST, bytes(32)), NODES, DIGEST, 4, "update")
 
 #: Reader, what it reads, what that is, and the code of its refusals.
 READERS = {

@@ -176,7 +176,7 @@ class Session:
         digests = tuple(bytes(32) for _ in self.streams)
         fields = {
             "transcript3": self.sums.transcript3, "sum_sha256": digests, "survivors": self.sums.survivors,
-            "next_state_digest": bytes.fromhex(broadcast),
+            "next_state_digest": bytes.fromhex(broadcast), "round": self.work.round, "purpose": self.work.exchange,
         }  # fmt: skip
         return SessionResult(**{**fields, **changes}).to_bytes()
 

@@ -394,7 +394,8 @@ def test_an_announced_sum_with_a_vector_that_never_left(site, script, cohort, ma
 def said_of(session, broadcast):
     """A sum that this node did not see: the coordinator says that the others went on without it."""
     digests = tuple(bytes(32) for _ in session.streams)
-    return SessionResult(bytes(32), digests, ("hospital-a", B, C), bytes.fromhex(broadcast)).to_bytes()
+    about = (session.work.round, session.work.exchange)
+    return SessionResult(bytes(32), digests, ("hospital-a", B, C), bytes.fromhex(broadcast), *about).to_bytes()
 
 
 # killed in mid-session
