@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedsecure.mixture.experts import (
-    head_log_probabilities,
+    head_logits,
     label_log_probabilities,
     predict_losses,
     responsibilities,
@@ -49,14 +49,19 @@ class BranchedFeatures(nn.Module):
 
 
 class _Heads(nn.Module):
-    """``alpha`` (C, K) and ``beta`` (C, K, d): g (n, E, d) to log P_ic(k | x), (n, C, K)."""
+    """``alpha`` (C, K) and ``beta`` (C, K, d): g (n, E, d) to the logits of labels, (n, C, K)."""
 
     def __init__(self, alpha: torch.Tensor, beta: torch.Tensor) -> None:
         super().__init__()
         self.alpha, self.beta = nn.Parameter(torch.empty_like(alpha)), nn.Parameter(torch.empty_like(beta))
 
     def forward(self, g: torch.Tensor) -> torch.Tensor:
-        return head_log_probabilities(g, self.alpha, self.beta)
+        return head_logits(g, self.alpha, self.beta)
+
+    def record_gradients(self, g: torch.Tensor, slopes: torch.Tensor) -> dict[nn.Parameter, torch.Tensor]:
+        """What each record adds to the gradients, (n, *shape), of its ``slopes`` (n, C, K) along the logits."""
+        features = g.expand(-1, slopes.shape[1], -1)  # (n, C, d)
+        return {self.alpha: slopes, self.beta: slopes[..., None] * features[:, :, None]}
 
 
 class _Gate(nn.Module):
@@ -68,6 +73,11 @@ class _Gate(nn.Module):
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
         return joint_logits(h, self.xi, self.bias)
+
+    def record_gradients(self, h: torch.Tensor, slopes: torch.Tensor) -> dict[nn.Parameter, torch.Tensor]:
+        """What each record adds to the gradients, (n, *shape), of its ``slopes`` (n, m, C) along the logits."""
+        features = h.expand(-1, slopes.shape[2], -1)  # (n, C, d')
+        return {self.bias: slopes, self.xi: slopes[..., None] * features[:, None]}
 
 
 class JointLoss(nn.Module):
@@ -97,7 +107,7 @@ class JointLoss(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor | None = None) -> torch.Tensor:
         """``w``: responsibilities (n, C), constants; left out, those (7) of the parameters of the moment."""
         g, h = self.features(x)
-        label_log = label_log_probabilities(self.heads(g), y)  # (n, C)
+        label_log = label_log_probabilities(torch.log_softmax(self.heads(g), dim=2), y)  # (n, C)
         logits = self.gate(h) + self._constant  # (n, m, C)
         if w is None:
             w = responsibilities(logits[:, self._index].detach(), label_log.detach())

@@ -6,6 +6,7 @@ import torch
 
 __all__ = [
     "head_log_probabilities",
+    "head_logits",
     "label_log_probabilities",
     "mixture_prediction",
     "predict_loss",
@@ -15,15 +16,20 @@ __all__ = [
 
 
 def head_log_probabilities(g: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
-    """log P_ic(k | x) = log softmax_k(alpha_ick + beta_ick . g_c(x)) of one node, shape (n, C, K).
+    """log P_ic(k | x) = log softmax_k of ``head_logits`` of one node, shape (n, C, K)."""
+    return torch.log_softmax(head_logits(g, alpha, beta), dim=2)
+
+
+def head_logits(g: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+    """alpha_ick + beta_ick . g_c(x) of one node, shape (n, C, K).
 
     ``g``: prediction features (n, E, d), E = 1 or C. ``alpha``: (C, K). ``beta``: (C, K, d).
     """
     components, num_classes, dim = beta.shape
     if g.shape[1] == 1:
         flat = g[:, 0] @ beta.reshape(components * num_classes, dim).T  # (n, C K)
-        return torch.log_softmax(flat.reshape(-1, components, num_classes) + alpha, dim=2)
-    return torch.log_softmax(torch.einsum("ncd,ckd->nck", g, beta) + alpha, dim=2)
+        return flat.reshape(-1, components, num_classes) + alpha
+    return torch.einsum("ncd,ckd->nck", g, beta) + alpha
 
 
 def label_log_probabilities(log_probabilities: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

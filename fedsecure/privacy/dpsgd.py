@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -89,6 +90,7 @@ class _Steps:
         ctx: ClientContext,
     ) -> None:
         check_module(module, [name for group in groups for name in group.names])
+        _register_layers(module)
         self._ctx, self._physical = ctx, settings.physical_batch
         self._wrapped = GradSampleModule(module.train(), loss_reduction="sum", strict=False)
         moved = _Groups(dict(module.named_parameters()), groups)
@@ -130,6 +132,19 @@ class _Steps:
         self.noisy_norm = float(torch.stack([g.norm() for g in grads]).norm())
         if after is not None:
             after()
+
+
+def _register_layers(module: nn.Module) -> None:
+    """Tell Opacus of layers that have ``record_gradients``: it would find them by ``torch.func``, which takes longer
+    and imports PyTorch's compiler."""
+    for layer in module.modules():
+        if hasattr(layer, "record_gradients"):
+            GradSampleModule.GRAD_SAMPLERS[type(layer)] = _record_gradients
+
+
+def _record_gradients(layer: Any, inputs: list[torch.Tensor], slopes: torch.Tensor) -> dict[nn.Parameter, torch.Tensor]:
+    found: dict[nn.Parameter, torch.Tensor] = layer.record_gradients(inputs[0], slopes)
+    return found
 
 
 class _Groups:
