@@ -11,6 +11,7 @@ import typer
 from fedsecure.commands.enrolment import CaCertOption, CertOption, FingerprintOption, take_in
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.files import quoted
+from fedsecure_node.cli import budget as cli_budget
 from fedsecure_node.cli import cohort as cli_cohort
 from fedsecure_node.cli import plans as cli_plans
 from fedsecure_node.cli import queries as cli_queries
@@ -132,4 +133,5 @@ app.command("queries")(cli_queries.queries)
 app.command("preview")(cli_releases.preview)
 app.command("verify-log")(cli_releases.verify_log)
 app.command("forget-log")(cli_releases.forget_log)
+app.add_typer(cli_budget.app, name="budget")
 app.add_typer(cli_cohort.app, name="cohort")

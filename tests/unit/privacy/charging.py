@@ -47,7 +47,8 @@ def _charge_for_ever(path: Path, told: int) -> None:
 
 def kill_many(path: Path, acknowledged: Path, kills: int, seed: int) -> None:
     """Let ``kills`` processes in turn charge, each until it is killed (kill -9) at a random moment of about its first
-    three charges, and more until one was killed inside a transaction. Prints a line of JSON: how many, how many inside, and the faults found after."""
+    three charges, and more until one was killed inside a transaction. Prints a line of JSON: how many, how many inside,
+    and the faults found after."""
     moments, done, inside, faults = random.Random(seed), 0, 0, 0
     began = time.monotonic()
     with Ledger(path.with_name("rehearsal.db")) as ledger:
