@@ -89,7 +89,8 @@ def check_dataset(data: Dataset, plan: Plan) -> DataReport:
         raise DataError("the data set is empty", hint="check the path and the ignore list of the source")
     _check_kind(data, plan)
     low, high = _check_values(data.x, plan)
-    floor = plan.method.min_count if isinstance(plan.method, CondensationSettings) else 1
+    exact = plan.privacy is None  # the floor of a private plan is held against noisy counts, not against these
+    floor = plan.method.min_count if isinstance(plan.method, CondensationSettings) and exact else 1
     counts = dict(zip(data.classes, data.counts().tolist(), strict=True))
     held = tuple(name for name, n in counts.items() if n >= floor)
     if not held:

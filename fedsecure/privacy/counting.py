@@ -5,12 +5,15 @@ part. The total is public: the adjacency is zero-out, under which a record is re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsecure.plan.privacy import PrivacySettings
-from fedsecure.privacy.context import NoiseSource
+
+if TYPE_CHECKING:  # it imports torch
+    from fedsecure.privacy.context import NoiseSource
 
 __all__ = ["counted_once", "kept_records", "taking_part_counts"]
 

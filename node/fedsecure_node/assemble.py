@@ -4,6 +4,7 @@ daemon."""
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 
@@ -21,7 +22,7 @@ from fedsecure_node.masking.desk import LegDesk
 from fedsecure_node.masking.pins import Pins
 from fedsecure_node.masking.terms import MaskTerms
 from fedsecure_node.plans.institution import PolicyWatch
-from fedsecure_node.plans.localdata import LoadData, LocalData
+from fedsecure_node.plans.localdata import FittingData, LoadData, LocalData
 from fedsecure_node.progress import InTurn, Reporter, last_words, make_reporter
 from fedsecure_node.serving.admission import Admission
 from fedsecure_node.serving.answering import Answerer
@@ -30,10 +31,13 @@ from fedsecure_node.serving.envelopes import own_signer
 from fedsecure_node.serving.keeping import ServingKeeper
 from fedsecure_node.serving.models import Models
 from fedsecure_node.settings import NodeSettings
+from fedsecure_node.spending.affordable import CostOf
+from fedsecure_node.spending.desk import SpendingDesk
+from fedsecure_node.spending.purse import Purse
 from fedsecure_node.store.store import Store
 from fedsecure_node.work import BuildMethod, ExchangeDesk
 
-__all__ = ["open_log", "run_node"]
+__all__ = ["cost_of", "open_log", "run_node"]
 
 
 def _clock() -> str:
@@ -53,6 +57,11 @@ def open_log(store: Store, settings: NodeSettings) -> ReleaseLog:
         clock=_clock,
         witness=Witness(settings.identity),
     )
+
+
+def cost_of(settings: NodeSettings) -> CostOf:
+    """What private plans cost this node's data set, for the verbs."""
+    return CostOf(settings.ledger, LocalData(settings.data, lambda lines: None))
 
 
 def _check_never_had_one(settings: NodeSettings) -> None:
@@ -97,9 +106,12 @@ def run_node(
             log = open_log(store, settings)
             if repaired := log.recover():
                 reporter.say("repaired", repaired)
-            desks = _desks(settings, store, log, reporter, stop, hold, build_method, load_data)
-            connecting = connect_with or partial(connect, settings)
-            NodeDaemon(desks, connecting, reporter, stop, exit_when_done=exit_when_done).run()
+            purse = Purse(settings.ledger, log, node_id=settings.node)
+            with closing(purse):
+                purse.check()
+                desks = _desks(settings, store, log, purse, reporter, stop, hold, build_method, load_data)
+                connecting = connect_with or partial(connect, settings)
+                NodeDaemon(desks, connecting, reporter, stop, exit_when_done=exit_when_done).run()
     finally:
         reporter.close()
 
@@ -108,6 +120,7 @@ def _desks(
     settings: NodeSettings,
     store: Store,
     log: ReleaseLog,
+    purse: Purse,
     reporter: Reporter,
     stop: threading.Event,
     hold: bool,
@@ -121,12 +134,13 @@ def _desks(
     identity = load_identity(settings.identity)
     pins = Pins(store, node=settings.node, federation=settings.federation, public_bytes=identity.public_bytes)
     terms = MaskTerms(store.sessions, pins, node_id=settings.node)
-    load = load_data or LocalData(settings.data, told)
+    known = LocalData(settings.data, told, identify=lambda: purse.is_there)
+    spending = SpendingDesk(store, purse, reporter, data=FittingData(load_data, settings.data) if load_data else known)
     build = build_method or _build_method()
     device = settings.compute.apply()
     gate = Gate(store, log, node_id=settings.node, hold=hold)
     watch = PolicyWatch(settings.policy)
-    plans = PlanDesk(store, reporter, node_id=settings.node, watch=watch, load_data=load)
+    plans = PlanDesk(store, reporter, node_id=settings.node, watch=watch, spending=spending)
     exchanges = ExchangeDesk(
         store,
         gate,
@@ -136,7 +150,7 @@ def _desks(
         watch=watch,
         terms=terms,
         build_method=build,
-        load_data=load,
+        spending=spending,
         device=device,
     )
     legs = LegDesk(

@@ -13,9 +13,9 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.link.connect import Link
 from fedsecure_node.plans.approvals import Verdict, consider, standing
 from fedsecure_node.plans.institution import PolicyWatch
-from fedsecure_node.plans.localdata import LoadData, taking_part
 from fedsecure_node.plans.reasons import public_reason
 from fedsecure_node.progress import Reporter
+from fedsecure_node.spending.desk import SpendingDesk
 from fedsecure_node.store.planbook import SeenPlan
 from fedsecure_node.store.runbook import Run
 from fedsecure_node.store.store import Store, now_ms
@@ -36,13 +36,13 @@ class PlanDesk:
     """Keeps the runs of this node in line with what was offered and what the institution wants."""
 
     def __init__(
-        self, store: Store, reporter: Reporter, *, node_id: str, watch: PolicyWatch, load_data: LoadData
+        self, store: Store, reporter: Reporter, *, node_id: str, watch: PolicyWatch, spending: SpendingDesk
     ) -> None:
         self._store = store
         self._reporter = reporter
         self._node = node_id
         self._watch = watch
-        self._load = load_data
+        self._spending = spending
         self._told: dict[str, str] = {}
         #: Fault of the policy for which the node holds still, by plan.
         self._still: dict[str, str] = {}
@@ -73,7 +73,7 @@ class PlanDesk:
         seen = self._record(offered, link)
         if seen is None:
             return
-        seen, judged = consider(self._store, seen, self._watch)
+        seen, judged = consider(self._store, seen, self._watch, self._spending.broken)
         run = self._store.runs.find(seen.digest)
         stand = standing(seen, judged)
         if stand != "still" and self._still.pop(seen.digest, ""):
@@ -119,9 +119,8 @@ class PlanDesk:
 
     def _join(self, seen: SeenPlan, judged: Verdict, run: Run | None, link: Link) -> None:
         try:
-            data = self._load(seen.plan())
-            if judged.policy is not None:
-                judged.policy.check_records(len(taking_part(data, judged.policy)))
+            assert judged.policy is not None  # without one, nothing stands to be joined
+            self._spending.admit(seen.plan(), judged.policy)
         except Exception as error:
             if lacks_thread(error):
                 raise  # it passes, and says nothing of the records

@@ -14,7 +14,7 @@ from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.policy import Policy
-from fedsecure.privacy.labels import NONE
+from fedsecure.privacy.labels import NONE, Guarantee
 from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import Array
 from fedsecure.wire.codec import Payload, decode_payload, upload_key
@@ -93,13 +93,22 @@ class Uplink(Protocol):
 
 
 def check_contribution(
-    plan: Plan, method: Method, key: pb.UploadKey, payload: Payload, counts: Array, policy: Policy, sent_before: int
+    plan: Plan,
+    method: Method,
+    key: pb.UploadKey,
+    payload: Payload,
+    counts: Array,
+    policy: Policy,
+    sent_before: int,
+    *,
+    records: int | None = None,
 ) -> Contribution:
     """Everything that must hold before bytes may be logged as a release, checked on the exact bytes.
 
-    ``counts``: the node's records per class that take part under ``policy``, int64 (num_classes,). ``sent_before``:
-    bytes already released in this run. Raises ``DataError`` naming the tensor, ``PolicyError`` naming the rule; then
-    nothing is logged or sent.
+    ``counts``: the node's records per class that take part under ``policy``, int64 (num_classes,); of a private plan
+    with noise. ``sent_before``: bytes already released in this run. ``records``: of how many a contribution may say
+    that it was made; left out, the sum of ``counts``. Raises ``DataError`` naming the tensor, ``PolicyError`` naming
+    the rule; then nothing is logged or sent.
     """
     policy.check_plan(plan)
     policy.check_records(int(counts.sum()))
@@ -119,16 +128,16 @@ def check_contribution(
         )
     if isinstance(plan.method, CondensationSettings):
         _check_condensed(plan, schema, contribution, counts, policy)
-    _check_counted(schema, contribution, counts)
+    _check_counted(schema, contribution, int(counts.sum()) if records is None else records)
     _check_logits(schema, contribution, policy)
     return contribution
 
 
-def _check_counted(schema: Schema, contribution: Contribution, counts: Array) -> None:
+def _check_counted(schema: Schema, contribution: Contribution, records: int) -> None:
     """A contribution that says how many records it was made from was made from no more than take part now: one that
     was computed before the floor of records per class was raised is not sent."""
     spec = schema.of_role("summed", "records")
-    if spec is not None and int(contribution.summed[spec.name].sum()) > int(counts.sum()):
+    if spec is not None and int(contribution.summed[spec.name].sum()) > records:
         raise PolicyError(
             "plans.min_records_per_class: computed from more records than take part now",
             hint="the policy or the records changed after it was computed; it is not sent",
@@ -189,12 +198,20 @@ class Gate:
         self.sums = SumNotes(log)
 
     def check(
-        self, plan: Plan, method: Method, key: ExchangeKey, payload: Payload, counts: Array, policy: Policy
+        self,
+        plan: Plan,
+        method: Method,
+        key: ExchangeKey,
+        payload: Payload,
+        counts: Array,
+        policy: Policy,
+        *,
+        records: int | None = None,
     ) -> Contribution:
         """``check_contribution`` with what this run already released. Raises as it does; logs and sends nothing."""
-        return check_contribution(
-            plan, method, self.upload_key(key, payload), payload, counts, policy, self._sent_before(key)
-        )
+        before = self._sent_before(key)
+        named = self.upload_key(key, payload)
+        return check_contribution(plan, method, named, payload, counts, policy, before, records=records)
 
     def log(
         self,
@@ -207,10 +224,11 @@ class Gate:
         destination: Destination,
         until: str = "",
         masks: MaskedSum | None = None,
+        guarantee: Guarantee = NONE,
     ) -> Release:
         """Put a checked contribution into the log, once; and hold it when the institution says so. ``until``: when its
         exchange is over (ISO 8601), after which a held one cannot be decided any more. Under ``masks`` its summed half
-        does not leave with it."""
+        does not leave with it. ``guarantee``: its label."""
         key = finished.key
         release = self.find(key)
         if release is None:
@@ -220,7 +238,7 @@ class Gate:
                 write_durably(self._store.runs.payload_path(left.digest()), left.data)
             body = release_body(
                 plan, key, payload, contribution, method.schema(key.exchange),
-                destination=destination, policy_digest=policy.digest, guarantee=NONE, audit=NOT_AUDITED,
+                destination=destination, policy_digest=policy.digest, guarantee=guarantee, audit=NOT_AUDITED,
                 class_floor=policy.policy.plans.min_records_per_class, masks=masks,
             )  # fmt: skip
             record = self._log.append("release", body, only_if=lambda _: None)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from fedsecure.data.dataset import Dataset
 from fedsecure.errors import FedSecureError, PolicyError, RemoteProtocolError
 from fedsecure.method import Cancelled, ClientContext, Method
 from fedsecure.plan import Plan
@@ -24,8 +23,9 @@ from fedsecure_node.masking.settling import settle_sums
 from fedsecure_node.masking.terms import MaskTerms, Terms
 from fedsecure_node.plans.approvals import Verdict, standing
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
-from fedsecure_node.plans.localdata import LoadData, taking_part
 from fedsecure_node.progress import Reporter
+from fedsecure_node.spending.desk import SpendingDesk
+from fedsecure_node.spending.part import Part
 from fedsecure_node.store.runbook import Finished
 from fedsecure_node.store.store import Store, iso_time, now_ms
 
@@ -69,7 +69,7 @@ class ExchangeDesk:
         watch: PolicyWatch,
         terms: MaskTerms,
         build_method: BuildMethod,
-        load_data: LoadData,
+        spending: SpendingDesk,
         device: str,
     ) -> None:
         self._store = store
@@ -80,7 +80,7 @@ class ExchangeDesk:
         self._watch = watch
         self._terms = terms
         self._build = build_method
-        self._load = load_data
+        self._spending = spending
         self._device = device
         self._methods: dict[str, Method] = {}
         self._told_held: set[int] = set()
@@ -113,10 +113,10 @@ class ExchangeDesk:
             raise PolicyError(f"release {release.number} is {STATE_WORDS[release.state]}", hint="start a new run")
         if release is not None and release.state == "held":
             return self._held(release, task, link)
-        data = self._records(task)
+        part = self._spending.part(task.plan, task.key.plan, task.policy.policy)
         finished = self._store.runs.finished(task.key)
         if finished is None:
-            finished = self._compute(task, data, link)
+            finished = self._compute(task, part, link)
             if finished is None:
                 return Outcome.LATE
         elif finished.broadcast != task.work.broadcast_digest:
@@ -124,13 +124,6 @@ class ExchangeDesk:
         elif self._store.sessions.asked(task.key).cohort != task.terms.asked.cohort:
             raise _asks_again(task.key, "other masks")
         return self._release(task, finished, link)
-
-    def _records(self, task: _Task) -> Dataset:
-        """The records that take part under the policy: the only ones that a method or the gate ever sees."""
-        policy = task.policy.policy
-        data = taking_part(self._load(task.plan), policy)
-        policy.check_records(len(data))
-        return data
 
     def _admit(self, work: pb.Exchange) -> _Task:
         """Check what was asked for against the plan, and the plan against approval and policy, as both are now."""
@@ -161,7 +154,9 @@ class ExchangeDesk:
             raise PolicyError(f"plan {plan.name}: is not approved (any more) at this institution")
         return current
 
-    def _compute(self, task: _Task, data: Dataset, link: Link) -> Finished | None:
+    def _compute(self, task: _Task, part: Part, link: Link) -> Finished | None:
+        """Compute and keep a contribution; a private one is paid for first. A crash before it is kept pays again, as
+        what it computed may have been seen; what is kept is never computed again."""
         key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
         self._store.runs.check_order(key)
         if task.terms.masks is not None:
@@ -174,19 +169,22 @@ class ExchangeDesk:
         before, local = self._store.runs.local_for(key)
         self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round + 1)
         try:
-            local, contribution = method.client_update(key.exchange, broadcast, local, data, self._context(task, link))
+            ctx = self._context(task, part, link)
+            local, contribution = method.client_update(key.exchange, broadcast, local, part.data, ctx)
         except Cancelled:
             if self._stop.is_set():
                 raise
             self._reporter.say("late", f"{plan.name}, {key}: the deadline passed before it was computed")
             return None
         payload = encode_contribution(contribution)
-        self._gate.check(plan, method, key, payload, data.counts(), policy)
+        self._gate.check(plan, method, key, payload, part.counts, policy, records=part.records)
         return self._store.runs.finish(
             key, broadcast=task.work.broadcast_digest, payload=payload, before=before, local=local, now_ms=now_ms()
         )
 
-    def _context(self, task: _Task, link: Link) -> ClientContext:
+    def _context(self, task: _Task, part: Part, link: Link) -> ClientContext:
+        """What the method gets besides the records; with [privacy], after it was paid for. Raises ``Cancelled`` where
+        there is no time left: then nothing is paid."""
         key, plan = task.key, task.plan
         shared = plan.randomness == "plan"
         deadline = task.work.deadline_unix_ms - link.clock_ms
@@ -194,6 +192,8 @@ class ExchangeDesk:
         def cancelled() -> bool:
             return self._stop.is_set() or now_ms() >= deadline
 
+        if cancelled():
+            raise Cancelled(f"{plan.name}, {key}: there is no time left to compute it")
         return ClientContext(
             node=self._node,
             round=key.round,
@@ -202,6 +202,7 @@ class ExchangeDesk:
             progress=lambda done, of: self._reporter.progress(f"{plan.name}, {key}", done, of),
             cancelled=cancelled,
             device=self._device,
+            privacy=self._spending.pay(plan, key, part, task.policy.policy),
         )
 
     def _release(self, task: _Task, finished: Finished, link: Link) -> Outcome:
@@ -210,9 +211,13 @@ class ExchangeDesk:
         policy = self.allowed(task.plan, task.key.plan)
         terms = self._terms.check(task.plan, task.method, task.key, task.work, policy.policy)
         task = replace(task, policy=policy, terms=terms)
-        data = self._records(task)
+        part = self._spending.part(task.plan, task.key.plan, policy.policy)
         payload = self._store.runs.payload(finished)
-        contribution = self._gate.check(task.plan, task.method, task.key, payload, data.counts(), task.policy.policy)
+        contribution = self._gate.check(
+            task.plan, task.method, task.key, payload, part.counts, policy.policy, records=part.records
+        )
+        if task.plan.privacy is None and self._gate.find(task.key) is None:
+            self._spending.note_unprotected(task.plan, task.key)
         release = self._gate.log(
             task.plan,
             task.method,
@@ -223,6 +228,7 @@ class ExchangeDesk:
             link.destination,
             until=iso_time(task.work.deadline_unix_ms - link.clock_ms),
             masks=task.terms.masks,
+            guarantee=self._spending.label(task.plan, part, policy.policy),
         )
         if release.state == "held":
             return self._held(release, task, link)

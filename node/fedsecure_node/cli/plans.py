@@ -15,6 +15,7 @@ from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
     from fedsecure_node.plans.approvals import Verdict
+    from fedsecure_node.spending.affordable import CostOf
     from fedsecure_node.store.planbook import SeenPlan
     from fedsecure_node.store.runbook import Run
 
@@ -25,6 +26,7 @@ DigestArgument = Annotated[str, typer.Argument(metavar="DIGEST", help="The plan'
 
 def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """Show every plan that was offered, in words, with the policy's verdict on it now."""
+    from fedsecure_node.assemble import cost_of
     from fedsecure_node.plans.approvals import verdict
     from fedsecure_node.plans.institution import PolicyWatch
     from fedsecure_node.settings import load_settings
@@ -34,8 +36,12 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     with Store(settings.store, create=False) as store:
         seen = store.plans.all()
         runs = {run.digest: run for run in store.runs.all()}
-    watch = PolicyWatch(settings.policy)
-    shown = [_show(plan, verdict(plan.plan(), watch), runs.get(plan.digest)) for plan in seen]
+    watch, cost = PolicyWatch(settings.policy), cost_of(settings)
+    shown = []
+    for found in seen:
+        run = runs.get(found.digest)
+        judged = verdict(found.plan(), watch) if run else verdict(found.plan(), watch, cost.broken)
+        shown.append(_show(found, judged, run, cost))
     if as_json:
         emit_json({"plans": shown})
         return
@@ -62,7 +68,23 @@ def _run(plan: dict[str, Any]) -> str:
     return (plan["run"] or "not joined") + (f" ({plan['run_reason']})" if plan["run_reason"] else "")
 
 
-def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
+def _cost_words(seen: SeenPlan, judged: Verdict, run: Run | None, cost: CostOf) -> str:
+    """What a private plan that has not begun would cost, or why nobody can say; nothing for others."""
+    plan = seen.plan()
+    if plan.privacy is None:
+        return ""
+    if run is not None:
+        return "what its data set has paid: fedsecure node budget"
+    if judged.policy is None or judged.policy.violations(plan):
+        return ""
+    try:
+        found = cost(plan, judged.policy)
+    except FedSecureError as error:
+        return f"what it costs cannot be said: {error}"
+    return found.words().removeprefix("privacy.epsilon: ") if found else ""
+
+
+def _show(seen: SeenPlan, judged: Verdict, run: Run | None, cost: CostOf) -> dict[str, Any]:
     from fedsecure.masked_plan import masked_exchanges
     from fedsecure.methods import build_method
     from fedsecure_node.plans.describe import describe
@@ -71,7 +93,8 @@ def _show(seen: SeenPlan, judged: Verdict, run: Run | None) -> dict[str, Any]:
     plan, masks = seen.plan(), None
     try:
         method = build_method(plan)
-        words = describe(plan, judged.policy, method, policy_fault=judged.fault)
+        spent = _cost_words(seen, judged, run, cost)
+        words = describe(plan, judged.policy, method, policy_fault=judged.fault, cost=spent)
         masks = masks_json(plan, masked_exchanges(plan, method))
     except FedSecureError as error:  # a plan that this version cannot build is shown all the same
         words = [f"plan {plan.name}, digest {seen.digest}", f"this node cannot build it: {error}"]
@@ -103,7 +126,9 @@ def approve(
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
-    """Approve a plan, after the policy was asked once more. Exit code 8: its run is over, or was left."""
+    """Approve a plan, after the policy was asked once more. Exit code 5: the privacy budget does not pay for the whole
+    of it; 8: its run is over, or was left."""
+    from fedsecure_node.assemble import cost_of
     from fedsecure_node.plans.approvals import approve as approve_plan
     from fedsecure_node.plans.approvals import who
     from fedsecure_node.settings import load_settings
@@ -111,7 +136,8 @@ def approve(
 
     settings = load_settings(folder)
     with Store(settings.store, create=False) as store:
-        seen = approve_plan(store, settings.policy, digest, by=who(), rejoin=rejoin)
+        broken = cost_of(settings).broken
+        seen = approve_plan(store, settings.policy, digest, by=who(), rejoin=rejoin, broken=broken)
     if as_json:
         emit_json({"digest": seen.digest, "name": seen.name, "decision": seen.decision, "decided_by": seen.decided_by})
         return

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fedsecure.errors import LocalProtocolError, PolicyError
+from fedsecure.errors import LocalProtocolError, PolicyError, PrivacyBudgetExceeded
 from fedsecure.masked_plan import masked_exchanges
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
@@ -20,8 +21,10 @@ from fedsecure_node.store.planbook import SeenPlan
 from fedsecure_node.store.runbook import Run
 from fedsecure_node.store.store import Store, now_ms
 
-__all__ = ["RULE", "Verdict", "approve", "consider", "refuse", "standing", "verdict", "who"]
+__all__ = ["RULE", "Broken", "Verdict", "approve", "consider", "refuse", "standing", "verdict", "who"]
 
+#: (plan, policy) -> the rules on spending that the plan would break, in words: ``rule: …``.
+Broken = Callable[[Plan, Policy], tuple[str, ...]]
 #: Who decided when no person did.
 RULE = "the policy's rule"
 
@@ -54,16 +57,21 @@ class Verdict:
         return forbidden([line.split(":", 1)[0] for line in self.violations])
 
 
-def verdict(plan: Plan, watch: PolicyWatch) -> Verdict:
+def _costs_nothing(plan: Plan, policy: Policy) -> tuple[str, ...]:
+    """Where nobody asks what a plan costs."""
+    return ()
+
+
+def verdict(plan: Plan, watch: PolicyWatch, broken: Broken = _costs_nothing) -> Verdict:
     """Read the policy now and hold the plan against it. An absent or wrong policy is a verdict too: nothing is
-    allowed."""
+    allowed. ``broken``: what the rules on spending say, of a plan that keeps all others."""
     try:
         policy = watch.read().policy
     except PolicyUnusable as error:
         return Verdict(None, (), str(error), passing=True)
     except PolicyError as error:
         return Verdict(None, (), str(error))
-    return Verdict(policy, tuple(policy.violations(plan)), "")
+    return Verdict(policy, tuple(policy.violations(plan)) or broken(plan, policy), "")
 
 
 def who() -> str:
@@ -76,9 +84,18 @@ def who() -> str:
     return f"{behind} (as {user})" if behind and behind != user else user
 
 
-def approve(store: Store, policy_path: Path, prefix: str, *, by: str, rejoin: bool = False) -> SeenPlan:
-    """Approve a plan by its digest. The policy is asked again; raises ``PolicyError`` naming the rules it breaks, and
-    ``ConfigError`` when the plan asks for masked sums that cannot be exact.
+def approve(
+    store: Store,
+    policy_path: Path,
+    prefix: str,
+    *,
+    by: str,
+    rejoin: bool = False,
+    broken: Broken = _costs_nothing,
+) -> SeenPlan:
+    """Approve a plan by its digest. The policy is asked again; raises ``PolicyError`` naming the rules it breaks,
+    ``PrivacyBudgetExceeded`` when the budget does not pay for the whole of it, and ``ConfigError`` when it asks for
+    masked sums that cannot be exact.
 
     Raises ``LocalProtocolError`` when its run is over, or was left by this node and not ``rejoin``: approving would
     change nothing, or more than was meant.
@@ -92,7 +109,13 @@ def approve(store: Store, policy_path: Path, prefix: str, *, by: str, rejoin: bo
             hint="mend the cause, then approve with --rejoin to take part again from its next round on",
         )
     plan = seen.plan()
-    read_policy(policy_path).policy.check_plan(plan)
+    policy = read_policy(policy_path).policy
+    policy.check_plan(plan)
+    if run is None and (rules := broken(plan, policy)):
+        raise PrivacyBudgetExceeded(
+            f"plan {seen.name} ({seen.digest[:12]}): {'; '.join(rules)}",
+            hint="the coordinator must ask for fewer rounds or more noise; see: fedsecure node dp-plan",
+        )
     if plan.secagg != "off":
         masked_exchanges(plan, build_method(plan))
     store.plans.set_verdict(seen.digest, [], "", now_ms())
@@ -123,9 +146,12 @@ def refuse(store: Store, prefix: str, *, reason: str, by: str) -> SeenPlan:
     return store.plans.get(seen.digest)
 
 
-def consider(store: Store, seen: SeenPlan, watch: PolicyWatch) -> tuple[SeenPlan, Verdict]:
-    """Take the policy's verdict on an offered plan now, and let ``approval = "rule"`` approve what passes."""
-    judged = verdict(seen.plan(), watch)
+def consider(
+    store: Store, seen: SeenPlan, watch: PolicyWatch, broken: Broken = _costs_nothing
+) -> tuple[SeenPlan, Verdict]:
+    """Take the policy's verdict on an offered plan now, and let ``approval = "rule"`` approve what passes. Raises
+    nothing that ``broken`` does not."""
+    judged = verdict(seen.plan(), watch, broken)
     if (seen.violations, seen.policy_fault) != (judged.violations, judged.fault) or not seen.checked_ms:
         store.plans.set_verdict(seen.digest, list(judged.violations), judged.fault, now_ms())
     automatic = judged.passes and judged.policy is not None and judged.policy.plans.approval == "rule"

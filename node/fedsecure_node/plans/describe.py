@@ -16,6 +16,7 @@ from fedsecure.policy import Policy
 from fedsecure.schema import Axis, Schema, TensorSpec
 from fedsecure_node.plans.departures import departure_lines
 from fedsecure_node.plans.masked_words import mask_lines, sum_words
+from fedsecure_node.plans.private_words import guarantee_line, private_words
 from fedsecure_node.plans.routed_words import routed_words
 from fedsecure_node.text import printable
 
@@ -52,14 +53,17 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault: str = "") -> list[str]:
+def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault: str = "", cost: str = "") -> list[str]:
     """Lines for a privacy officer. ``policy`` is ``None`` when there is no usable one, and ``policy_fault`` says
-    why. Raises ``ConfigError`` when what the plan sums cannot be masked as it asks."""
+    why. ``cost``: what a private plan costs this node's data set, in words, where that is known. Raises ``ConfigError``
+    when what the plan sums cannot be masked as it asks."""
     lines = [
         f"plan {plan.name}, digest {plan.digest()}",
         *_what(plan),
         *_computed(plan),
+        *private_words(plan),
         *_leaves(plan, policy, method),
+        guarantee_line(plan, cost),
         *_afterwards(method, policy),
         *_preset(plan),
         *_verdict(plan, policy, policy_fault),
@@ -124,7 +128,6 @@ def _leaves(plan: Plan, policy: Policy | None, method: Method) -> Iterator[str]:
         yield from _learns(schema, sum_words(plan, policy))
     yield from mask_lines(plan, masked_exchanges(plan, method), policy)
     yield f"leaves in the whole run: at most {human_bytes(most * plan.rounds)} of tensors"
-    yield "guarantee: none - nothing is proven about what the released tensors tell of a single record"
 
 
 def _afterwards(method: Method, policy: Policy | None) -> Iterator[str]:

@@ -20,7 +20,7 @@ __all__ = ["forbidden", "public_reason", "rules_in"]
 
 _DIVERGED = re.compile(r"^training diverged: tensor ([A-Za-z0-9._-]{1,200}): ")
 _TENSOR = re.compile(r"^tensor ([A-Za-z0-9._-]{1,200}): ")
-_RULE = re.compile(r"(?:^|[ ;])((?:plans|condensation|release|broadcast|prediction)\.[a-z_]+): ")
+_RULE = re.compile(r"(?:^|[ ;])((?:plans|condensation|release|broadcast|prediction|privacy)\.[a-z_]+): ")
 
 
 def rules_in(text: str) -> list[str]:

@@ -60,6 +60,10 @@ CREATE TABLE IF NOT EXISTS asked (
   round INTEGER NOT NULL, step INTEGER NOT NULL, attempt INTEGER NOT NULL, cohort TEXT NOT NULL, previous BLOB NOT NULL,
   PRIMARY KEY (digest, round, step, attempt)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS counted (
+  digest TEXT PRIMARY KEY REFERENCES runs (digest), data_set TEXT NOT NULL, counts TEXT NOT NULL,
+  drawn_ms INTEGER NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS sessions (
   experiment TEXT NOT NULL, purpose TEXT NOT NULL, round INTEGER NOT NULL, released BLOB, begun INTEGER NOT NULL,
   PRIMARY KEY (experiment, purpose, round)

@@ -1,10 +1,11 @@
 """The node's store: one private folder with everything that must outlive the process.
 
-``store.db`` (plans, decisions, runs, private seeds, exchanges, counts of refused queries, trusted manifests of
-cohorts, sessions of masked sums, the log's signed head), ``local/`` (local state, never leaves), ``serving/`` (shared
-parameters of runs that are over, to answer queries with), ``releases/`` (the exact bytes that left or wait to, and
-whole contributions of which a half leaves under masks), ``policies/`` (each policy that a release or an answer was
-checked against) and ``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to anyone.
+``store.db`` (plans, decisions, runs, private seeds, exchanges, noisy counts of records, counts of refused queries,
+trusted manifests of cohorts, sessions of masked sums, the log's signed head), ``local/`` (local state, never leaves),
+``serving/`` (shared parameters of runs that are over, to answer queries with), ``releases/`` (the exact bytes that left
+or wait to, and whole contributions of which a half leaves under masks), ``policies/`` (each policy that a release or an
+answer was checked against) and ``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to
+anyone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Self
 from fedsecure.errors import ConfigError, StoreError
 from fedsecure.files import exists, faults, private_folder, remove_unfinished, write_durably
 from fedsecure_node.log.chain import Head
+from fedsecure_node.store.countbook import CountBook
 from fedsecure_node.store.database import Database
 from fedsecure_node.store.pinbook import PinBook
 from fedsecure_node.store.planbook import PlanBook
@@ -67,6 +69,7 @@ class Store:
         self.pins = PinBook(self.database)
         self.plans = PlanBook(self.database)
         self.runs = RunBook(self.database, folder)
+        self.counts = CountBook(self.database)
         self.serving = ServingBook(self.database, folder)
         self.refusals = RefusalBook(self.database)
         self.sessions = SessionBook(self.database)

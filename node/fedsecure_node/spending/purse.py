@@ -1,0 +1,137 @@
+"""The ledger in the node's hands: held for its daemon, charged before anything is computed, and noted in the log.
+
+The order is the promise: ledger (on the disk), log, then noise and computation. A crash between two of them leaves a
+spend for something that was never made; the same exchange pays again when it is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsecure.errors import PolicyError
+from fedsecure.files import exists
+from fedsecure.plan import Plan
+from fedsecure.policy import Policy
+from fedsecure.privacy.accounting import default_delta, epsilon
+from fedsecure.privacy.entries import ChargedFor, Entry
+from fedsecure.privacy.labels import Guarantee, label_of
+from fedsecure.privacy.ledger import Ledger
+from fedsecure.privacy.spend import Spend
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry
+from fedsecure_node.log.releaselog import ReleaseLog
+
+__all__ = ["COUNTING", "Limits", "Purse", "limits_of"]
+
+#: What the counting of a run is called where exchanges are: it belongs to none.
+COUNTING = "counting"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The institution's: what a data set may spend in its life, and the delta that it is told at."""
+
+    cap: float
+    delta: float
+
+
+def limits_of(policy: Policy, records: int) -> Limits:
+    """Of a data set of ``records``. Raises ``PolicyError`` when the policy lets nothing be spent, or its delta is not
+    below 1 / n: then one record might be shown as it is."""
+    rules = policy.privacy
+    if rules.epsilon is None:
+        raise PolicyError(
+            "privacy.epsilon: the policy names no budget, so nothing may be spent",
+            hint="set privacy.epsilon in policy.toml: for all that is ever computed from this data set with noise",
+        )
+    delta = default_delta(records) if rules.delta is None else rules.delta
+    if delta * records >= 1:
+        raise PolicyError(
+            f"privacy.delta: {delta:g} is not below 1 / n of this data set",
+            hint="leave it out: it is 1 / (10 n) then",
+        )
+    return Limits(rules.epsilon, delta)
+
+
+class Purse:
+    """Opens the ledger when the first private plan, or the first release beside one, asks for it."""
+
+    def __init__(self, path: Path, log: ReleaseLog, *, node_id: str) -> None:
+        self.path = path
+        self._log = log
+        self._node = node_id
+        self._open = ExitStack()
+        self._ledger: Ledger | None = None
+        self._held: set[str] = set()
+        self._last: tuple[Sequence[bytes], str] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this node has a ledger: one that is open, or a file."""
+        return self._ledger is not None or exists(self.path)
+
+    def ledger(self) -> Ledger:
+        """The ledger, opened or made. Raises ``StoreError``."""
+        if self._ledger is None:
+            self._ledger = self._open.enter_context(Ledger(self.path))
+        return self._ledger
+
+    def check(self) -> None:
+        """Write to the log what a crash kept from it; raise ``PrivacyBudgetExceeded`` when the ledger is older than the
+        log, or gone."""
+        if self.is_there or self._log.charges():
+            catch_up(self.ledger(), self._log, self._node)
+            check_not_rolled_back(self.ledger(), self._log)
+
+    def hold(self, digests: Sequence[bytes]) -> str:
+        """The data set of these records, held for this process until ``close``. Raises ``LocalProtocolError`` when
+        another one has it."""
+        if self._last is None or self._last[0] is not digests:
+            data_set = self.ledger().data_set(digests)
+            if data_set not in self._held:
+                self._open.enter_context(self.ledger().lease(data_set))
+                self._held.add(data_set)
+            self._last = (digests, data_set)
+        return self._last[1]
+
+    def pay(self, data_set: str, costs: Sequence[Spend], limits: Limits, plan: Plan, key: ExchangeKey) -> Entry:
+        """Charge, then log. On return both are on the disk, and what they pay for may be computed. Raises
+        ``PrivacyBudgetExceeded`` when the cap does not allow it; then nothing was spent."""
+        check_not_rolled_back(self.ledger(), self._log)
+        what = self._what(plan, key)
+        entry = self.ledger().charge(data_set, costs, cap=limits.cap, delta=limits.delta, what=what, epsilon=epsilon)
+        log_entry(self._log, entry)
+        return entry
+
+    def label(self, data_set: str, plan: Plan, delta: float) -> Guarantee:
+        """What may be said now of a release that ``data_set`` paid for, with all that it paid before."""
+        assert plan.privacy is not None
+        return label_of(plan.privacy, epsilon(self.ledger().history(data_set), delta), delta)
+
+    def note_unprotected(self, digests: Callable[[], Sequence[bytes]], plan: Plan, key: ExchangeKey) -> None:
+        """Note in the ledger, if there is one, that a release without a guarantee is made of these records."""
+        if self.is_there:
+            self.ledger().note_unprotected(self.ledger().data_set(digests()), self._what(plan, key))
+
+    def _what(self, plan: Plan, key: ExchangeKey) -> ChargedFor:
+        privacy = plan.privacy
+        return ChargedFor(
+            plan=key.plan,
+            name=plan.name,
+            round=key.round,
+            exchange=key.exchange,
+            attempt=key.attempt,
+            node=self._node,
+            noise="none" if privacy is None else privacy.noise,
+            mechanism="none" if privacy is None else privacy.kind,
+        )
+
+    def close(self) -> None:
+        """Let go of data sets and ledger."""
+        self._open.close()
+        self._ledger = None
+        self._held.clear()
+        self._last = None
