@@ -14,6 +14,7 @@ from fedsecure.files import exists, shown
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
 from fedsecure.plan.size import header_bytes, release_bytes
+from fedsecure.privacy_rules import PrivacyRules
 from fedsecure.text import counted
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PlanRules",
     "Policy",
     "PredictionRules",
+    "PrivacyRules",
     "ReleaseRules",
     "load_policy",
 ]
@@ -109,13 +111,14 @@ class PredictionRules(Settings):
 
 class Policy(Settings):
     """The whole file. Every table left out takes the defaults above, which are the strict ones; ``plans.methods``
-    left out allows none, ``prediction.analysts`` nobody."""
+    left out allows none, ``prediction.analysts`` nobody, ``privacy.epsilon`` no spending."""
 
     format: Literal[1]
     plans: PlanRules = PlanRules()
     condensation: CondensationRules = CondensationRules()
     release: ReleaseRules = ReleaseRules()
     broadcast: BroadcastRules = BroadcastRules()
+    privacy: PrivacyRules = PrivacyRules()
     prediction: PredictionRules = PredictionRules()
 
     def violations(self, plan: Plan) -> list[str]:
@@ -125,6 +128,7 @@ class Policy(Settings):
             *self._plan_violations(plan),
             *self._condensation_violations(plan),
             *self._release_violations(plan),
+            *self.privacy.violations(plan),
         ]
 
     def check_plan(self, plan: Plan) -> None:

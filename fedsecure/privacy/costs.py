@@ -26,8 +26,8 @@ def count_spend(privacy: PrivacySettings) -> Spend:
 
 def spends(plan: Plan, exchange: str, round_: int, records: int, counts: Sequence[int]) -> tuple[Spend, ...]:
     """What one node's part in ``exchange`` of round ``round_`` (from 0) costs, the counting aside; nothing for a plan
-    without [privacy], and ``ValueError`` for an exchange that it does not have. ``records``: all of the node's, which is public. ``counts`` (num_classes,): as the run counts
-    them, with noise; 0 for a class that takes no part."""
+    without [privacy]. ``records``: all of the node's, which is public. ``counts`` (num_classes,): as the run counts
+    them, with noise; 0 for a class that takes no part. ``ValueError`` for an exchange that the method does not have."""
     if plan.privacy is None:
         return ()
     if exchange == "counts":  # the number of all records is public

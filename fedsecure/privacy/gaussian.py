@@ -28,7 +28,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def exact_gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least epsilon at ``delta`` of a Gaussian mechanism with sensitivity / standard deviation = ``mu``, to the last
+    """The least epsilon at ``delta`` of a Gaussian mechanism with sensitivity / standard deviation = ``mu``, to twelve
     digits and never below. ``ValueError`` unless 0 < ``delta`` < 1 and ``mu`` >= 0."""
     if not (0 < delta < 1 and mu >= 0):
         raise ValueError(f"no epsilon for mu {mu} and delta {delta}")

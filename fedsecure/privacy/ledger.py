@@ -40,10 +40,13 @@ ComposeEpsilon = Callable[[Iterable[Spend], float], float]
 class Ledger:
     """An open ledger; a context manager. Threads may share it; processes open it each for themselves."""
 
-    def __init__(self, path: Path, access: Access = "create") -> None:
-        """Open ``path``, or make it (mode 0600). Raises ``ConfigError`` when it is absent and not to be made,
-        ``StoreError`` when it cannot be used: damaged, of a later version, open to others, not on the disk."""
+    def __init__(self, path: Path, access: Access = "create", *, clock: Callable[[], int] = time.time_ns) -> None:
+        """Open ``path``, or make it (mode 0600). ``clock``: nanoseconds since 1970; what it says is for people alone.
+
+        Raises ``ConfigError`` when it is absent and not to be made, ``StoreError`` when it cannot be used: damaged, of
+        a later version, open to others, not on the disk."""
         self._file = LedgerFile(path, access)
+        self._clock = clock
         self._data_sets = DataSets(self._file)
         try:
             if access != "read":
@@ -66,7 +69,7 @@ class Ledger:
     def data_set(self, records: Sequence[bytes]) -> str:
         """The id of the data set with these record digests (32 bytes each), registered if it is new: then it shares
         the history of those that it shares a record with, and they its. Raises ``DataError`` for none."""
-        return self._data_sets.register(records, bytes(self._meta("key")), _now_ms())
+        return self._data_sets.register(records, bytes(self._meta("key")), self._now_ms())
 
     def lease(self, data_set: str) -> AbstractContextManager[None]:
         """Work on ``data_set`` as the only process of this machine. Raises ``LocalProtocolError`` at once when another
@@ -150,7 +153,7 @@ class Ledger:
             for entry in sorted(self.missing(entries), key=lambda each: (each.counter in taken, each.counter)):
                 counter = entry.counter if entry.counter not in taken else max(taken) + 1
                 taken.add(counter)
-                self._data_sets.name(entry.data_set, _now_ms())
+                self._data_sets.name(entry.data_set, self._now_ms())
                 put_back.append(self._insert(replace(entry, counter=counter)))
             return put_back
 
@@ -188,8 +191,22 @@ class Ledger:
         cap, delta, before, after = limits
         nonce = secrets.token_hex(16)
         return Entry(
-            self.counter + 1, self.identity, nonce, data_set, kind, spends, cap, delta, before, after, what, _now_ms()
+            self.counter + 1,
+            self.identity,
+            nonce,
+            data_set,
+            kind,
+            spends,
+            cap,
+            delta,
+            before,
+            after,
+            what,
+            self._now_ms(),
         )
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1_000_000
 
     def _insert(self, entry: Entry) -> Entry:
         self._file.write(
@@ -216,8 +233,3 @@ def _exceeded(
         f"{spent:.4g} to {after:.4g} at delta {delta:.3g}, past the cap of {cap:g}",
         hint="see what was spent: fedsecure node budget; a spend never comes back",
     )
-
-
-def _now_ms() -> int:
-    """For people alone."""
-    return time.time_ns() // 1_000_000

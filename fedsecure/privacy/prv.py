@@ -59,10 +59,10 @@ def _composed(history: Sequence[Spend], delta: float, half: float, mesh: float, 
     points = 1 << math.ceil(math.log2(2 * half / mesh + 2))  # a power of two, for the transforms
     domain = prv.Domain((1 - points // 2) * mesh, points // 2 * mesh, points)
     losses = [prv.PoissonSubsampledGaussianPRV(spend.q, spend.sigma) for spend in history]
-    cut = [prv.TruncatedPrivacyRandomVariable(loss, domain.t_min, domain.t_max) for loss in losses]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error", IntegrationWarning)
         try:
+            cut = [prv.TruncatedPrivacyRandomVariable(loss, domain.t_min, domain.t_max) for loss in losses]
             grids = [prv.discretize(loss, domain) for loss in cut]
             whole = prv.compose_heterogeneous(dprvs=grids, num_self_compositions=[spend.steps for spend in history])
             upper = float(whole.compute_epsilon(delta, DELTA_ERROR * delta, error)[2])

@@ -38,7 +38,7 @@ def _rdp(sigma: float, q: float) -> npt.NDArray[np.float64]:
     if q == 1:
         return np.array(ORDERS) / (2 * sigma * sigma)
     moments = [_whole(sigma, q, int(a)) if a == int(a) else _fractional(sigma, q, a) for a in ORDERS]
-    return np.maximum(np.array(moments), 0) / (np.array(ORDERS) - 1)
+    return np.asarray(np.maximum(moments, 0) / (np.array(ORDERS) - 1), np.float64)
 
 
 def _whole(sigma: float, q: float, order: int) -> float:

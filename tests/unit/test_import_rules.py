@@ -47,7 +47,8 @@ ALLOWED = {
         "randomness",
     },
     "plan": {"config", "data", "files", "secagg"},
-    "policy": {"config", "files", "plan", "text"},
+    "privacy_rules": {"config", "plan"},
+    "policy": {"config", "files", "plan", "privacy_rules", "text"},
     "masked_plan": {"method", "schema", "plan", "secagg"},
     "data": {"config", "files", "plan", "randomness", "tensors", "text"},
     "models": {"plan", "tensors", "method", "schema", "randomness"},
@@ -86,7 +87,7 @@ ALLOWED = {
         "tensors",
     },
     "wire": {"method", "schema", "tensors", "crypto", "text", "threads"},
-    "secagg": {"config", "crypto", "files", "schema", "tensors"},
+    "secagg": {"config", "crypto", "files", "schema", "tensors", "text"},
     "prediction": {"crypto", "method", "schema", "tensors", "wire"},
     "analyst": {
         "config",
