@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedsecure.commands.output import note, say
+from fedsecure.commands.output import emit_json, note, say
 
 if TYPE_CHECKING:
     from fedsecure.secagg.manifest import CohortManifest
 
-__all__ = ["manifest_json", "say_manifest", "warn_of"]
+__all__ = ["manifest_json", "report_manifest", "say_manifest", "warn_of"]
 
 
 def manifest_json(manifest: CohortManifest) -> dict[str, Any]:
@@ -34,6 +34,15 @@ def manifest_json(manifest: CohortManifest) -> dict[str, Any]:
         "colluders": threshold.colluders,
         "warnings": _warnings(manifest),
     }
+
+
+def report_manifest(manifest: CohortManifest, as_json: bool, **more: Any) -> bool:
+    """The manifest for machines, with ``more``, or as a table; returns ``as_json``. Raises as ``manifest_json``."""
+    if as_json:
+        emit_json({**manifest_json(manifest), **more})
+    else:
+        say_manifest(manifest)
+    return as_json
 
 
 def say_manifest(manifest: CohortManifest) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedsecure.commands.manifests import report_manifest
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.files import quoted
+from fedsecure_node.cli import cohort_trust
+from fedsecure_node.cli.cohort_trust import FileArgument
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="The manifest.")]
 FileOrPinned = Annotated[
     Path | None, typer.Argument(metavar="FILE", readable=False, help="A manifest; default: what is pinned.")
 ]
@@ -53,7 +54,7 @@ def form(
 
     others = named_values(nodes, "--node", "identity.pub")
     manifest = form_manifest(Site.at(folder), cohort, others, version, out)
-    if _report(manifest, as_json, file=str(out)):
+    if report_manifest(manifest, as_json, file=str(out)):
         return
     say(f"written to {out}. Next, each operator compares every fingerprint with its owner, then signs:")
     say(f"  fedsecure node cohort sign {quoted(out)} --dir {quoted(folder)}")
@@ -117,7 +118,7 @@ def sign(file: FileArgument, folder: DirOption = Path(), as_json: JsonOption = F
         say_manifest(manifest)
     signed = sign_manifest(site, file, manifest)
     if as_json:
-        _report(signed, as_json, file=str(file), signed_by=site.settings.node)
+        report_manifest(signed, as_json, file=str(file), signed_by=site.settings.node)
         return
     say(f"signed by {site.settings.node}, {site.identity.fingerprint}: {file}")
     _say_next(signed, file)
@@ -133,61 +134,12 @@ def merge(
     from fedsecure_node.cli.cohort_steps import merge as merge_manifests
 
     whole = merge_manifests(files, out)
-    if not _report(whole, as_json, file=str(out)):
+    if not report_manifest(whole, as_json, file=str(out)):
         _say_next(whole, out)
 
 
-@app.command()
-def trust(
-    file: FileArgument,
-    digest: Annotated[
-        str | None, typer.Option(help="The digest, as another operator told you by another way than the file.")
-    ] = None,
-    fingerprint: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NODE=FINGERPRINT", help="Instead: that of each other node, from its owner; repeatable."),
-    ] = None,
-    folder: DirOption = Path(),
-    as_json: JsonOption = False,
-) -> None:
-    """Pin FILE: this node may be summed with the nodes in it. Only when all of them signed it, and only after you
-    compared its digest, or the fingerprints in it, with the other operators."""
-    from fedsecure.secagg.comparison import require_digest, require_fingerprints
-    from fedsecure.secagg.manifest import read_manifest
-    from fedsecure_node.cli.cohort_steps import Site, named_values
-    from fedsecure_node.plans.approvals import who
-
-    given = named_values(fingerprint or [], "--fingerprint", "SHA256:…")
-    site, manifest = Site.at(folder), read_manifest(file)
-    site.check(manifest)
-    manifest.require_signed()
-    ask = digest is None and not given
-    if ask:
-        digest = _ask(file, manifest, as_json=as_json)
-    if digest is not None:
-        require_digest(manifest, digest)
-    if given:
-        require_fingerprints(manifest, given, own=site.settings.node)
-    by = who()
-    with site.pins(create=True) as pins:
-        new = pins.pin(manifest, by=by)
-    if ask or not _report(manifest, as_json, pinned_by=by, new=new):
-        say(f"trusted by {by}" if new else "trusted already")
-
-
-def _ask(file: Path, manifest: CohortManifest, *, as_json: bool) -> str:
-    """The digest as the person at the terminal was told it. Raises ``ConfigError`` where nobody can be asked."""
-    from fedsecure.commands.manifests import say_manifest
-    from fedsecure.errors import ConfigError
-    from fedsecure.files import shown
-
-    if as_json or not sys.stdin.isatty():
-        raise ConfigError(
-            f"{shown(file)}: its digest needs a comparison, and there is no terminal to ask for it",
-            hint="compare it with the other operators, then give it as --digest",
-        )
-    say_manifest(manifest)
-    return str(typer.prompt("The digest, as another operator read it out to you", err=True))
+app.command()(cohort_trust.trust)
+app.command()(cohort_trust.untrust)
 
 
 @app.command()
@@ -262,19 +214,8 @@ def fetch(
     new_file(out)
     manifest = ask_coordinator(site, [due])[due]
     write_manifest(out, manifest)
-    if not _report(manifest, as_json, file=str(out)):
+    if not report_manifest(manifest, as_json, file=str(out)):
         _say_next(manifest, out)
-
-
-def _report(manifest: CohortManifest, as_json: bool, **more: Any) -> bool:
-    """Show ``manifest``, and ``more`` of it for machines; returns ``as_json``."""
-    from fedsecure.commands.manifests import manifest_json, say_manifest
-
-    if as_json:
-        emit_json({**manifest_json(manifest), **more})
-    else:
-        say_manifest(manifest)
-    return as_json
 
 
 def _say_next(manifest: CohortManifest, file: Path) -> None:

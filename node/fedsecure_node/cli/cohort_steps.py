@@ -40,12 +40,13 @@ class Site:
     def pins(self, *, create: bool = False) -> Iterator[Pins]:
         """The pins in this node's store, which is made only on ``create``. Raises ``ConfigError`` without one."""
         with Store(self.settings.store, create=create) as store:
-            yield Pins(
-                store,
-                node=self.settings.node,
-                federation=self.settings.federation,
-                public_bytes=self.identity.public_bytes,
-            )
+            yield self.pins_in(store)
+
+    def pins_in(self, store: Store) -> Pins:
+        """The pins in a store that is open."""
+        settings = self.settings
+        public_bytes = self.identity.public_bytes
+        return Pins(store, node=settings.node, federation=settings.federation, public_bytes=public_bytes)
 
     def pinned(self) -> list[tuple[CohortManifest, Pinned]]:
         """Every manifest that is pinned now, checked, with who pinned it and when; none before there is a store."""
@@ -90,7 +91,7 @@ def new_file(path: Path) -> Path:
 def form(site: Site, cohort: str, others: dict[str, str], version: int | None, out: Path) -> CohortManifest:
     """An unsigned manifest of this node and ``others`` (node -> file of its public key), written to ``out``.
 
-    Without ``version`` it is 1, or one more than that of the cohort's pin. Raises ``ConfigError`` or
+    Without ``version`` it is 1, or one more than that of the cohort's last pin. Raises ``ConfigError`` or
     ``CertificateError``: a malformed name, key or version, or what this node could never trust.
     """
     own = site.settings.node
@@ -114,7 +115,10 @@ def form(site: Site, cohort: str, others: dict[str, str], version: int | None, o
 
 
 def _next_version(site: Site, cohort: str) -> int:
-    return 1 + max((held.version for held, _ in site.pinned() if held.cohort == cohort), default=0)
+    if not exists(site.settings.store):
+        return 1
+    with site.pins() as pins:
+        return 1 + pins.highest(cohort)
 
 
 def sign(site: Site, path: Path, manifest: CohortManifest) -> CohortManifest:

@@ -32,7 +32,9 @@ __all__ = [
     "PREDICTION",
     "PREDICTION_REFUSED",
     "RECORD_LABEL",
+    "TRUSTED",
     "UNMASKED",
+    "UNTRUSTED",
     "Head",
     "Record",
     "Scan",
@@ -60,10 +62,14 @@ CONFIRMED = "confirmed"
 UNMASKED = "unmasked"
 ANNOUNCED = "announced"
 CLOSED = "closed"
+#: Of a cohort's manifest: before it is pinned; and once a person took that back.
+TRUSTED = "trusted"
+UNTRUSTED = "untrusted"
 #: An entry of the privacy ledger, after it is on the disk there and before what it pays for is computed.
 CHARGED = "charged"
 #: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself,
-#: ``charged`` of the ledger, the two of queries each of one query, the others of one release by its number.
+#: ``charged`` of the ledger, the two of queries each of one query, the last two of a cohort, the others of one release
+#: by its number.
 KINDS = (
     "release",
     "held",
@@ -82,6 +88,8 @@ KINDS = (
     FORGOTTEN,
     PREDICTION,
     PREDICTION_REFUSED,
+    TRUSTED,
+    UNTRUSTED,
 )
 RECORD_LABEL = "release-log/v1"
 HEAD_LABEL = "release-log-head/v1"

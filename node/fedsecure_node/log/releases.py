@@ -17,7 +17,9 @@ from fedsecure_node.log.chain import (
     MASKED,
     PREDICTION,
     PREDICTION_REFUSED,
+    TRUSTED,
     UNMASKED,
+    UNTRUSTED,
     Record,
 )
 
@@ -77,6 +79,8 @@ STATE_WORDS = {
 _BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload", "secagg")
 #: Kinds that only a release whose summed half goes under masks can have.
 _OF_MASKS = (MASKED, CONFIRMED, UNMASKED, ANNOUNCED, CLOSED)
+#: Kinds that speak of no release.
+_OF_NONE = (CHARGED, FORGOTTEN, PREDICTION, PREDICTION_REFUSED, TRUSTED, UNTRUSTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +168,8 @@ def fold(records: Iterable[Record]) -> dict[int, Release]:
 
 def advance(releases: Mapping[int, Release], record: Record) -> Release | None:
     """The release that ``record`` begins or speaks of, in the state it then has; ``None`` for a record that speaks of
-    the log itself, of the privacy ledger or of a query. Raises ``LocalProtocolError``."""
-    if record.kind in (CHARGED, FORGOTTEN, PREDICTION, PREDICTION_REFUSED):
+    the log itself, of the privacy ledger, a query or a cohort. Raises ``LocalProtocolError``."""
+    if record.kind in _OF_NONE:
         return None
     if record.kind == "release":
         return Release(record.seq, "logged", record.time, record.node, record.hash, record.body)

@@ -57,6 +57,13 @@ class Pins:
         for manifest, _ in self.held():
             if [m.node for m in manifest.nodes] == due:
                 return manifest
+        for row in self._book.given_up():
+            if _nodes_of(row) == due:
+                raise ConfigError(
+                    f"cohort {row.cohort}, of exactly the nodes {', '.join(due)}, is no longer trusted by node "
+                    f"{self._node}",
+                    hint="its people took that back; only they can trust it anew: fedsecure node cohort trust FILE",
+                )
         raise ConfigError(
             f"no cohort of exactly the nodes {', '.join(due)} is trusted by node {self._node}",
             hint="pin the manifest that all of them signed: fedsecure node cohort trust FILE --digest DIGEST",
@@ -68,9 +75,15 @@ class Pins:
         row = next((row for row in self._book.all() if row.digest == digest), None)
         return None if row is None else self._manifest(row)
 
+    def highest(self, cohort: str) -> int:
+        """The version of the cohort's last pin, whether it counts or was given up; 0 when there was none."""
+        rows = (*self._book.all(), *self._book.given_up())
+        return max((row.version for row in rows if row.cohort == cohort), default=0)
+
     def check(self, manifest: CohortManifest) -> None:
         """Whether this node may trust ``manifest`` once all have signed it. Raises ``CertificateError``: another
-        federation, another key of this node, an older version, or nodes that are pinned under another name."""
+        federation, another key of this node, an older version than is or was pinned, or nodes that are pinned under
+        another name."""
         check_own(manifest, node=self._node, federation=self._federation, public_bytes=self._public)
         nodes = [m.node for m in manifest.nodes]
         for row in self._book.all():
@@ -83,6 +96,9 @@ class Pins:
                     hint=f"the same nodes are one cohort: give the change the name {held.cohort} and version "
                     f"{held.version + 1}",
                 )
+        for row in self._book.given_up():
+            if row.cohort == manifest.cohort:
+                self._check_last(row, manifest)
 
     def pin(self, manifest: CohortManifest, *, by: str = "") -> bool:
         """Trust ``manifest`` from now on, in place of a lower version; ``by``: who compared it. On the disk on return.
@@ -99,10 +115,26 @@ class Pins:
             self._book.put(digest, manifest.cohort, manifest.version, data, by=by, now_ms=now_ms())
         return True
 
+    def _check_last(self, row: Pinned, manifest: CohortManifest) -> None:
+        """As ``check``, against a pin that was given up; one that is damaged says nothing any more."""
+        try:
+            held = _parsed(row, self._where)
+        except StoreError:
+            return
+        require_newer(manifest, held, "this node's last pin")
+
     def _manifest(self, row: Pinned) -> CohortManifest:
         manifest = _parsed(row, self._where)
         check_own(manifest, node=self._node, federation=self._federation, public_bytes=self._public)
         return manifest
+
+
+def _nodes_of(row: Pinned) -> list[str]:
+    """The nodes of a row's manifest; none when that is damaged."""
+    try:
+        return [m.node for m in parse_manifest(row.manifest, f"cohort {row.cohort}").nodes]
+    except ConfigError:
+        return []
 
 
 def _parsed(row: Pinned, where: str) -> CohortManifest:
