@@ -23,14 +23,17 @@ IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, 
 
 def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List every release, from the verified log."""
+    from fedsecure_node.log.cohorts import cohort_decisions
     from fedsecure_node.log.queries import entries
     from fedsecure_node.log.releases import fold
 
     records = read_records(folder)
     found = fold(records).values()
     answers = sum(1 for query in entries(records) if query.answered)
+    cohorts = list(cohort_decisions(records))
     if as_json:
-        emit_json({"releases": [r.to_json() for r in found], "answers": answers})
+        shown = {"releases": [r.to_json() for r in found], "answers": answers}
+        emit_json({**shown, "cohorts": [decision.to_json() for decision in cohorts]})
         return
     if not found:
         say("nothing was released")
@@ -39,6 +42,8 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     if answers:
         left = counted(answers, "answer to a query", "answers to queries")
         say(f"besides, {left} left: fedsecure node queries")
+    for decision in cohorts:
+        say(f"{decision.record:>5}  {decision.time[:19]}Z  {decision.line()}")
 
 
 def _line(item: Release) -> str:
@@ -160,6 +165,7 @@ def verify_log(
                 "records": len(found.records),
                 "releases": len(found.releases),
                 "answers": found.answers,
+                "cohorts": len(found.cohorts),
                 "head": found.records[-1].hash if found.records else None,
                 "identity": found.identity,
                 "forgotten": found.forgotten,
@@ -167,7 +173,8 @@ def verify_log(
         )
         return
     answers = f" and {counted(found.answers, 'answer')} to queries" if found.answers else ""
-    say(f"{found.counts}{answers}: whole, in order, signed by {found.identity}")
+    cohorts = f" and {counted(len(found.cohorts), 'decision')} on cohorts" if found.cohorts else ""
+    say(f"{found.counts}{answers}{cohorts}: whole, in order, signed by {found.identity}")
     if found.forgotten:
         say(f"an earlier log was forgotten by {found.forgotten['by']}: {found.forgotten['reason']}")
 
@@ -185,7 +192,10 @@ def forget_log(
 
     done = forget(load_settings(folder), reason=reason, by=who())
     if as_json:
-        emit_json({"by": done.by, "reason": done.reason, "fault": done.fault, "kept": done.kept or None})
+        told = {"by": done.by, "reason": done.reason, "fault": done.fault, "kept": done.kept or None}
+        emit_json({**told, "ledger": done.ledger})
         return
     say(f"forgotten by {done.by}: {done.fault}")
     say(f"what is left of the old log: {done.kept or 'nothing'}; a new log begins with this as its first record")
+    if not done.ledger:
+        say("there is no privacy ledger: if one was lost as well, take what was spent off the cap in policy.toml")

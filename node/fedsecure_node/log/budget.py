@@ -6,15 +6,18 @@ log (another node's entries; one of a crash in between, which ``catch_up`` write
 
 from __future__ import annotations
 
-from fedsecure.errors import PrivacyBudgetExceeded
+from pathlib import Path
+
+from fedsecure.errors import PrivacyBudgetExceeded, ReleaseLogError
 from fedsecure.files import shown
 from fedsecure.privacy.entries import Entry
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.text import counted
-from fedsecure_node.log.chain import CHARGED, Record
+from fedsecure_node.log.chain import CHARGED, GENESIS, Record, Verifier, parse_line, read_log
+from fedsecure_node.log.charges import charged
 from fedsecure_node.log.releaselog import ReleaseLog
 
-__all__ = ["catch_up", "check_not_rolled_back", "log_entry", "restore_ledger"]
+__all__ = ["catch_up", "check_not_rolled_back", "log_entry", "readable_charges", "restore_ledger"]
 
 
 def log_entry(log: ReleaseLog, entry: Entry) -> Record:
@@ -49,3 +52,18 @@ def catch_up(ledger: Ledger, log: ReleaseLog, node: str) -> int:
 def restore_ledger(ledger: Ledger, log: ReleaseLog) -> list[Entry]:
     """Put back into the ledger what the log knows and it lacks; returns these, as they stand in it now."""
     return ledger.restore(each.entry for each in log.charges().values())
+
+
+def readable_charges(path: Path, check: Verifier) -> list[Entry]:
+    """The entries that a damaged log still tells of: up to the first record that does not verify."""
+    found: list[Entry] = []
+    seq, previous = 0, GENESIS
+    for line in read_log(path).split(b"\n"):
+        try:
+            record = parse_line(line, seq + 1, previous, check)
+            if record.kind == CHARGED:
+                found.append(charged(record).entry)
+        except ReleaseLogError:
+            break
+        seq, previous = record.seq, record.hash
+    return found

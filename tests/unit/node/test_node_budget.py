@@ -17,6 +17,7 @@ from fedsecure.privacy.ledger import Ledger
 from fedsecure.privacy.spend import Spend
 from fedsecure_node.assemble import open_log
 from fedsecure_node.cli.first_steps import init_node
+from fedsecure_node.cli.forgetting import forget_log
 from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry, restore_ledger
 from fedsecure_node.log.chain import CHARGED
 from fedsecure_node.settings import load_settings
@@ -130,6 +131,31 @@ def test_a_record_that_is_no_entry_is_named(log, settings):
         log.append(CHARGED, {"counter": 1}, only_if=lambda _: None)
     with Store(settings.store) as store, pytest.raises(ReleaseLogError, match="record 1: holds no entry"):
         open_log(store, settings).charges()
+
+
+def test_a_log_that_is_forgotten_gives_the_ledger_what_it_still_tells(ledger, log, settings):
+    pay(ledger, log)
+    pay(ledger, log)
+    damaged = pay(ledger, log)
+    ledger.close()
+    settings.ledger.unlink()
+    log_path = settings.store / "releases.jsonl"
+    log_path.write_bytes(log_path.read_bytes().replace(damaged.nonce.encode(), b"0" * 32))
+    done = forget_log(settings, reason="bits flipped", by="ada")
+    assert done.ledger
+    with Store(settings.store) as store, Ledger(settings.ledger) as new:
+        assert new.history(new.data_set(RECORDS)) == (Spend(10.0, 1.0, 8),)
+        anew = open_log(store, settings)
+        assert catch_up(new, anew, "hospital-a") == 2  # and the new log knows it from then on
+        assert [record.kind for record in anew.records()] == ["forgotten", CHARGED, CHARGED]
+
+
+def test_where_log_and_ledger_are_lost_it_is_said(site, settings, ledger, log, capsys):
+    pay(ledger, log)
+    ledger.close()
+    shutil.rmtree(settings.store)
+    assert run(["node", "forget-log", "--reason", "the disk died", "--dir", str(site)]) == 0
+    assert "take what was spent off the cap in policy.toml" in capsys.readouterr().out
 
 
 def test_the_ledger_lies_in_the_store_or_where_the_settings_say(site):
