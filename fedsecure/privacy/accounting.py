@@ -17,7 +17,7 @@ from typing import Literal
 from fedsecure.privacy.gaussian import combined_mu, exact_gaussian_epsilon
 from fedsecure.privacy.spend import Spend, merged
 
-__all__ = ["Accountant", "Bound", "bound", "default_delta", "epsilon", "exact_gaussian_epsilon"]
+__all__ = ["Accountant", "Bound", "bound", "default_delta", "epsilon", "exact_gaussian_epsilon", "quick_epsilon"]
 
 #: How a bound was found. ``exact``: the formula for releases over all records, which bounds samples from above.
 Accountant = Literal["exact", "prv", "rdp"]
@@ -60,23 +60,35 @@ def bound(history: Iterable[Spend], delta: float) -> Bound:
     return found if found.epsilon < ABSURD else Bound(math.inf, found.accountant)
 
 
+def quick_epsilon(history: Iterable[Spend], delta: float) -> float:
+    """As ``epsilon``, in a millisecond and never below it: without PRV, so up to some tenths above."""
+    if not 0 < delta < 1:
+        raise ValueError(f"no epsilon for delta {delta}")
+    found = _quick(merged(history), delta).epsilon
+    return found if found < ABSURD else math.inf
+
+
 @lru_cache(maxsize=1024)
 def _bound(history: tuple[Spend, ...], delta: float) -> Bound:
-    best = Bound(exact_gaussian_epsilon(combined_mu(history), delta), "exact")
-    parts = folded(history)
-    if all(spend.q == 1 for spend in parts):
+    best, parts = _quick(history, delta), folded(history)
+    if all(spend.q == 1 for spend in parts) or best.epsilon > MOST_PRV or delta < LEAST_PRV_DELTA:
         return best
     from fedsecure.privacy.prv import prv_epsilon
+
+    close = prv_epsilon(parts, delta, best.epsilon)
+    return Bound(close, "prv") if close is not None and close < best.epsilon else best
+
+
+@lru_cache(maxsize=1024)
+def _quick(history: tuple[Spend, ...], delta: float) -> Bound:
+    """The better of the formula with every sample taken as all records, and RDP."""
+    best, parts = Bound(exact_gaussian_epsilon(combined_mu(history), delta), "exact"), folded(history)
+    if all(spend.q == 1 for spend in parts):
+        return best
     from fedsecure.privacy.renyi import rdp_epsilon
 
-    quick = rdp_epsilon(parts, delta)
-    if quick < best.epsilon:
-        best = Bound(quick, "rdp")
-    if best.epsilon <= MOST_PRV and delta >= LEAST_PRV_DELTA:
-        close = prv_epsilon(parts, delta, quick)
-        if close is not None and close < best.epsilon:
-            best = Bound(close, "prv")
-    return best
+    found = rdp_epsilon(parts, delta)
+    return Bound(found, "rdp") if found < best.epsilon else best
 
 
 def folded(history: Sequence[Spend]) -> tuple[Spend, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, FedSPMSettings, RoutedSettings
 from fedsecure.plan.privacy import AnyPrivacySettings, DPSGDSettings, PrivacySettings, ReleaseSettings
-from fedsecure.privacy.accounting import epsilon
+from fedsecure.privacy.accounting import epsilon, quick_epsilon
 from fedsecure.privacy.spend import Spend, merged
 
 __all__ = ["affordable_rounds", "count_spend", "plan_spends", "spends"]
@@ -68,19 +68,25 @@ def affordable_rounds(
     delta: float,
     *,
     counted: bool = False,
-    epsilon_of: Callable[[Sequence[Spend], float], float] = epsilon,
 ) -> int:
     """The most rounds of ``plan``, up to its own, that a data set with this ``history`` can pay for within (``cap``,
     ``delta``); 0 where not one can be. ``counted``: the history holds the counting."""
 
-    def fits(rounds: int) -> bool:
-        return epsilon_of((*history, *plan_spends(plan, records, counts, rounds, counted=counted)), delta) <= cap
+    def fits(rounds: int, by: Callable[[Sequence[Spend], float], float]) -> bool:
+        return by((*history, *plan_spends(plan, records, counts, rounds, counted=counted)), delta) <= cap
 
-    least, most = 0, plan.rounds  # `least` rounds fit, or are none; more than `most` do not, or are not asked for
-    while least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if fits(middle) else (least, middle - 1)
-    return least
+    def search(least: int, most: int, by: Callable[[Sequence[Spend], float], float]) -> int:
+        """``least`` rounds fit, or are none; more than ``most`` do not, or are not asked for."""
+        while least < most:
+            middle = (least + most + 1) // 2
+            least, most = (middle, most) if fits(middle, by) else (least, middle - 1)
+        return least
+
+    least = search(0, plan.rounds, quick_epsilon)  # the quick bound finds most of them, and is never below
+    most = min(plan.rounds, least + least // 4 + 2)
+    while most < plan.rounds and fits(most, epsilon):
+        least, most = most, min(plan.rounds, 2 * most)
+    return search(least, most, epsilon)
 
 
 def _exchanges(plan: Plan) -> tuple[str, ...]:
