@@ -74,6 +74,7 @@ def _root(
 
 def _mount() -> None:
     from fedsecure.commands import analyst, ca, demo, plan, predict, simulate
+    from fedsecure_attacks import cli as audit
     from fedsecure_coordinator import cli as coordinator
     from fedsecure_node.cli import app as node
 
@@ -82,6 +83,7 @@ def _mount() -> None:
     app.add_typer(coordinator.app, name="coordinator")
     app.add_typer(analyst.app, name="analyst")
     app.add_typer(plan.app, name="plan")
+    app.add_typer(audit.app, name="audit")
     app.command("predict")(predict.predict)
     app.command("simulate")(simulate.simulate)
     app.command("demo")(demo.demo)

@@ -10,6 +10,7 @@ import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from fedsecure.data.settings import NpzSource
     from fedsecure.plan.task import Task
 
-__all__ = ["declared_images", "load_npz", "load_records"]
+__all__ = ["declared_images", "load_npz", "load_records", "read_arrays"]
 
 #: What a damaged archive makes the standard library raise.
 _BROKEN = (
@@ -94,6 +95,22 @@ def load_records(path: Path, task: Task, name: str = "x") -> Array:
         raise _not_whole(where) from None
     x = _checked_values(x, name, task, where)
     return (from_bytes(x) if x.dtype == np.uint8 else x).reshape(len(x), *task.feature_shape)
+
+
+def read_arrays(path: Path, names: Sequence[str], *, most_bytes: int) -> dict[str, Array]:
+    """Plain arrays of an archive as they are, whatever they hold. Raises ``DataError`` naming the file and the array:
+    one that is missing, holds objects, is damaged, or is larger than ``most_bytes``."""
+    where = shown(path)
+    require_file(path)
+    try:
+        with readable(path), zipfile.ZipFile(path) as archive:
+            heads = [_declared(archive, name, where) for name in names]
+            for head in heads:
+                if (size := math.prod(head.shape) * head.dtype.itemsize) > most_bytes:
+                    raise DataError(f"{where}: array '{shown(head.name)}' has {size} bytes (allowed: {most_bytes})")
+            return {head.name: _read(archive, head, where) for head in heads}
+    except _BROKEN:
+        raise _not_whole(where) from None
 
 
 def declared_images(source: NpzSource) -> tuple[int, int, int] | None:

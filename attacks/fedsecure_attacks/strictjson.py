@@ -1,0 +1,83 @@
+"""A report as strict JSON: rates are shares of one, counts stand beside every rate, and what is not defined is null
+with a reason beside it. Per-record scores are membership data themselves and are never in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fedsecure import __version__
+from fedsecure_attacks.files import PRIMARY, FilesAudit
+from fedsecure_attacks.statistics.intervals import Interval
+from fedsecure_attacks.statistics.roc import NotMeasurable, Rate, precision_at_prior
+from fedsecure_attacks.verdict import AttackResult
+
+__all__ = ["SCHEMA_VERSION", "dump", "files_report"]
+
+SCHEMA_VERSION = 1
+#: Shares of candidates that might be members, for which the precision is told.
+PRIORS = (0.01, 0.1, 0.5)
+
+
+def dump(report: dict[str, Any]) -> str:
+    """One spelling, with no NaN or infinity. Raises ``ValueError`` for one."""
+    return json.dumps(report, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def files_report(audit: FilesAudit) -> dict[str, Any]:
+    """The report of ``audit files``. The same inputs and seed give the same bytes."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": __version__,
+        "mode": "files",
+        "verdict": audit.verdict.word.value,
+        "reason": audit.verdict.reason,
+        "exit_code": audit.verdict.word.exit_code,
+        "primary": PRIMARY,
+        "plan": audit.profile.to_json(),
+        "plan_sha256": audit.profile.digest(),
+        "inputs_sha256": audit.inputs,
+        "counts": audit.counts,
+        "notes": list(audit.notes),
+        "controls": {c.name: {"passed": c.passed, "found": c.said} for c in audit.controls},
+        "attacks": {result.name: _attack(result) for result in audit.results},
+    }
+
+
+def _attack(result: AttackResult) -> dict[str, Any]:
+    key = f"tpr_at_fpr_{result.tpr.fpr:g}"
+    return {
+        "auc": result.auc,
+        "auc_interval": _interval(result.interval),
+        "auc_interval_joint": _interval(result.joint),
+        **_rate(key, result),
+        "tail_test_p": result.tail.p,
+        "tail_test_p_adjusted": result.tail_adjusted,
+        "tail_test_count": result.tail.count,
+        "members": result.tail.members,
+        "nonmembers": result.tail.nonmembers,
+        "judged_by_rates": result.rates,
+    }
+
+
+def _rate(key: str, result: AttackResult) -> dict[str, Any]:
+    if isinstance(result.tpr, NotMeasurable):
+        return {key: None, f"{key}_reason": result.tpr.why, f"{key}_interval": None}
+    rate: Rate = result.tpr
+    assert result.tpr_interval is not None
+    return {
+        key: rate.value,
+        f"{key}_count": rate.count,
+        f"{key}_false": rate.false,
+        f"{key}_interval": _interval(result.tpr_interval),
+        f"{key}_precision": {f"{prior:g}": precision_at_prior(rate, prior) for prior in PRIORS},
+    }
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {
+        "low": interval.low,
+        "high": interval.high,
+        "confidence": round(interval.confidence, 12),
+        "method": interval.method,
+    }

@@ -1,0 +1,187 @@
+"""What an audit says at its end: one word, one reason, one exit code. The word "safe" is not among them.
+
+A leak can be said from any number of people. That none was found can be said only with enough of them, when every
+control did what it must, and with the power that the audit had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from fedsecure_attacks.statistics.intervals import Interval
+from fedsecure_attacks.statistics.multiplicity import holm
+from fedsecure_attacks.statistics.roc import NotMeasurable, Rate
+from fedsecure_attacks.statistics.tail import TailTest
+
+__all__ = ["AttackResult", "Control", "Thresholds", "Verdict", "Word", "decide"]
+
+#: A tail test speaks when its p, adjusted for all attacks of the audit, is below this.
+TAIL_ALPHA = 1e-3
+#: An interval that lies below one half at this confidence means that a score was read the wrong way round.
+DIRECTION_CONFIDENCE = 0.9999
+
+
+class Word(Enum):
+    """The verdicts, with their exit codes."""
+
+    LEAK = "LEAK"
+    CONTRADICTS_ACCOUNTING = "CONTRADICTS-ACCOUNTING"
+    NO_LEAK_DETECTED = "NO-LEAK-DETECTED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    INVALID = "INVALID"
+
+    @property
+    def exit_code(self) -> int:
+        """Of the process: 0 for no leak detected alone, and never 1, which is what a crash gives."""
+        return _EXIT[self]
+
+
+_EXIT = {
+    Word.NO_LEAK_DETECTED: 0,
+    Word.LEAK: 10,
+    Word.INCONCLUSIVE: 11,
+    Word.INVALID: 12,
+    Word.CONTRADICTS_ACCOUNTING: 13,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What the institution accepts: true-positive rate at a false-positive rate of ``fpr``, area under the curve, and
+    the share of candidates that may be in both pools."""
+
+    tpr: float = 0.02
+    auc: float = 0.55
+    fpr: float = 0.01
+    twins: float = 0.05
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """One attack. ``auc`` and ``interval``, its own and the one that holds for all attacks together (``joint``);
+    ``tpr``, with ``tpr_interval`` (joint, too) when it is measurable; ``tail`` and its adjusted p. ``rates``: whether
+    area and rate count for the verdict; a scan for copies is judged by its tail alone."""
+
+    name: str
+    auc: float
+    interval: Interval
+    joint: Interval
+    direction: Interval
+    tpr: Rate | NotMeasurable
+    tpr_interval: Interval | None
+    tail: TailTest
+    tail_adjusted: float = 1.0
+    rates: bool = True
+    tied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A question with a known answer, asked in every audit; ``said`` is what was found, in words."""
+
+    name: str
+    passed: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``word`` and ``reason``, one sentence."""
+
+    word: Word
+    reason: str
+
+
+def adjusted(results: Sequence[AttackResult]) -> tuple[AttackResult, ...]:
+    """The results with the tail tests' p adjusted for each other (Holm)."""
+    p = holm({result.name: result.tail.p for result in results})
+    return tuple(replace(result, tail_adjusted=p[result.name]) for result in results)
+
+
+def decide(
+    results: Sequence[AttackResult],
+    controls: Sequence[Control],
+    thresholds: Thresholds,
+    *,
+    primary: str,
+    facts: Mapping[str, str],
+    doubts: Sequence[str],
+    copies: int,
+) -> Verdict:
+    """The verdict. ``primary``: the attack whose rate decides whether none was found, fixed before the run. ``facts``:
+    leaks that follow by rule, name -> words. ``doubts``: why nothing can be concluded. ``copies``: candidates released
+    bit for bit that are members."""
+    if failed := [control for control in controls if not control.passed]:
+        return Verdict(Word.INVALID, "; ".join(f"control {c.name}: {c.said}" for c in failed))
+    if wrong := [r for r in results if r.rates and r.direction.high < 0.5]:
+        names = ", ".join(r.name for r in wrong)
+        return Verdict(
+            Word.INVALID, f"direction: members score below non-members under {names}, which no leak explains"
+        )
+    if copies:
+        people = "1 member was" if copies == 1 else f"{copies} members were"
+        return Verdict(Word.LEAK, f"{people} released bit for bit")
+    if facts:
+        return Verdict(Word.LEAK, "; ".join(facts.values()))
+    if leaks := [said for result in results for said in _leaks(result, thresholds)]:
+        return Verdict(Word.LEAK, leaks[0])
+    if doubts:
+        return Verdict(Word.INCONCLUSIVE, "; ".join(doubts))
+    if unsure := [said for result in results for said in _open(result, thresholds, result.name == primary)]:
+        return Verdict(Word.INCONCLUSIVE, unsure[0])
+    return Verdict(Word.NO_LEAK_DETECTED, _power(results, thresholds, primary))
+
+
+def _leaks(result: AttackResult, thresholds: Thresholds) -> list[str]:
+    found = []
+    if result.tail_adjusted < TAIL_ALPHA:
+        found.append(
+            f"{result.name}: {result.tail.count} members score above all {result.tail.nonmembers} non-members "
+            f"(p = {result.tail_adjusted:.1e}, adjusted)"
+        )
+    if not result.rates:
+        return found
+    if result.tpr_interval is not None and isinstance(result.tpr, Rate) and result.tpr_interval.low > thresholds.tpr:
+        found.append(
+            f"{result.name}: {result.tpr.count} of {result.tpr.of} members are told at a false-positive rate of "
+            f"{thresholds.fpr:g}, at least a share of {result.tpr_interval.low:.3f} (accepted: {thresholds.tpr:g})"
+        )
+    if result.joint.low > thresholds.auc:
+        found.append(
+            f"{result.name}: area under the curve {result.auc:.3f}, at least {result.joint.low:.3f} "
+            f"(accepted: {thresholds.auc:g})"
+        )
+    return found
+
+
+def _open(result: AttackResult, thresholds: Thresholds, is_primary: bool) -> list[str]:
+    """Why a leak beyond the thresholds cannot be excluded."""
+    if not result.rates:
+        return []
+    if result.tied and is_primary:
+        return [f"{result.name}: all scores are equal, so nothing was measured"]
+    found = []
+    if is_primary and isinstance(result.tpr, NotMeasurable):
+        found.append(f"{result.name}: the rate at {thresholds.fpr:g} is not measurable: {result.tpr.why}")
+    if is_primary and result.tpr_interval is not None and result.tpr_interval.high > thresholds.tpr:
+        found.append(
+            f"{result.name}: the rate at {thresholds.fpr:g} may be up to {result.tpr_interval.high:.3f} "
+            f"(accepted: {thresholds.tpr:g})"
+        )
+    if result.interval.high > thresholds.auc:
+        found.append(
+            f"{result.name}: the area under the curve may be up to {result.interval.high:.3f} "
+            f"(accepted: {thresholds.auc:g})"
+        )
+    return found
+
+
+def _power(results: Sequence[AttackResult], thresholds: Thresholds, primary: str) -> str:
+    result = next(r for r in results if r.name == primary)
+    assert result.tpr_interval is not None
+    return (
+        f"power: a rate above {result.tpr_interval.high:.3f} at {thresholds.fpr:g}, or an area above "
+        f"{max(r.interval.high for r in results if r.rates):.3f}, would have been seen"
+    )
