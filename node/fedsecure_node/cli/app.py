@@ -13,6 +13,7 @@ from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.files import quoted
 from fedsecure_node.cli import budget as cli_budget
 from fedsecure_node.cli import cohort as cli_cohort
+from fedsecure_node.cli import dp_plan as cli_dp_plan
 from fedsecure_node.cli import plans as cli_plans
 from fedsecure_node.cli import queries as cli_queries
 from fedsecure_node.cli import releases as cli_releases
@@ -126,6 +127,7 @@ def run(
 app.command("plans")(cli_plans.plans)
 app.command("approve")(cli_plans.approve)
 app.command("refuse-plan")(cli_plans.refuse_plan)
+app.command("dp-plan")(cli_dp_plan.dp_plan)
 app.command("releases")(cli_releases.releases)
 app.command("release")(cli_releases.release)
 app.command("refuse")(cli_releases.refuse)

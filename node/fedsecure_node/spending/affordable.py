@@ -100,13 +100,14 @@ class CostOf:
         ``whole_cost`` does."""
         if plan.privacy is None:
             return None
-        records, history = len(self._data(plan)), self._history(plan)
+        records, history = len(self._data(plan)), self.history(plan)
         known = (plan.digest(), policy.privacy, records, history)
         if known not in self._known:
             self._known = {known: whole_cost(plan, policy, records, history)} | dict(list(self._known.items())[:16])
         return self._known[known]
 
-    def _history(self, plan: Plan) -> tuple[Spend, ...]:
+    def history(self, plan: Plan) -> tuple[Spend, ...]:
+        """All that counts for the records of ``plan`` so far."""
         if not exists(self._path):
             return ()
         with Ledger(self._path) as ledger:

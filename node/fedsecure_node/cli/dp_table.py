@@ -1,0 +1,186 @@
+"""What a private plan costs this node's records at several noise multipliers, against its ledger and its policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsecure.errors import ConfigError, PolicyError
+from fedsecure.files import exists
+from fedsecure.plan import Plan, load_plan
+from fedsecure.plan.privacy import AnyPrivacySettings
+from fedsecure.policy import Policy
+from fedsecure.privacy.accounting import default_delta, epsilon
+from fedsecure.privacy.costs import affordable_rounds, plan_spends
+from fedsecure.privacy.counting import taking_part_counts
+from fedsecure.privacy.spend import Spend
+from fedsecure.text import counted
+from fedsecure_node.plans.institution import read_policy
+from fedsecure_node.plans.localdata import LocalData
+from fedsecure_node.settings import NodeSettings
+from fedsecure_node.spending.affordable import CostOf
+from fedsecure_node.spending.purse import limits_of
+from fedsecure_node.store.store import Store
+
+__all__ = ["DpTable", "Row", "dp_table"]
+
+#: Noise multipliers that are shown when none are asked for, in units of the plan's own.
+AROUND = (0.5, 0.7, 1.0, 1.5, 2.0, 4.0)
+#: The largest that a plan may have.
+MOST_SIGMA = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the plan costs with noise multiplier ``sigma``. ``epsilon``: of all its rounds; ``total``: with what was
+    spent before. ``rounds``: how many the cap would pay for, ``None`` without one."""
+
+    sigma: float
+    epsilon: float
+    total: float
+    rounds: int | None
+
+    def cells(self) -> tuple[str, ...]:
+        """For people."""
+        return (
+            f"{self.sigma:g}",
+            _told(self.epsilon),
+            _told(self.total),
+            "-" if self.rounds is None else str(self.rounds),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; an epsilon without bound is ``null``."""
+        return {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class DpTable:
+    """Costs of a plan for ``records`` records at ``delta``. ``spent``: what the ledger holds of them; ``cap``: the
+    policy's, ``None`` where there is none. ``refused``: rules that the plan breaks."""
+
+    plan: Plan
+    privacy: AnyPrivacySettings
+    records: int
+    delta: float
+    spent: float
+    cap: float | None
+    rows: tuple[Row, ...]
+    refused: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        plan, cap = self.plan, "the policy sets no cap" if self.cap is None else f"the policy's cap is {self.cap:g}"
+        header = ("sigma", "epsilon of the plan", "with what was spent", f"rounds within the cap (of {plan.rounds})")
+        table = [header, *(row.cells() for row in self.rows)]
+        widths = [max(len(line[column]) for line in table) for column in range(len(header))]
+        marks = [" ", *("*" if row.sigma == self.privacy.sigma else " " for row in self.rows)]
+        return [
+            f"plan {plan.name}, digest {plan.digest()}",
+            f"{plan.method.name} by {self.privacy.kind}, {counted(plan.rounds, 'round')}, {self.privacy.noise} noise",
+            f"this node: {counted(self.records, 'record')}, delta {self.delta:.3g}",
+            f"spent before: epsilon {_told(self.spent)}; {cap}",
+            *(
+                f"{mark} " + "   ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+                for mark, line in zip(marks, table, strict=True)
+            ),
+            "* the plan's own. Counting the classes, once a run, is in every row.",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "name": self.plan.name,
+            "digest": self.plan.digest(),
+            "method": self.plan.method.name,
+            "mechanism": self.privacy.kind,
+            "noise": self.privacy.noise,
+            "sigma": self.privacy.sigma,
+            "rounds": self.plan.rounds,
+            "records": self.records,
+            "delta": self.delta,
+            "spent": _finite(self.spent),
+            "cap": self.cap,
+            "refused": list(self.refused),
+            "costs": [row.to_json() for row in self.rows],
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _told(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "unbounded"
+
+
+def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float]) -> DpTable:
+    """Read the plan, a file or the digest of one that was offered, the records, the policy and the ledger; spends
+    nothing. ``sigmas``: shown beside the plan's; if none are given, some around it.
+
+    Raises ``ConfigError`` for a plan without [privacy] or a sigma that no plan could have, ``DataError`` for records
+    that do not fit the plan."""
+    plan = _plan(settings, plan_name)
+    if plan.privacy is None:
+        raise ConfigError(
+            f"plan {plan.name}: asks for no differential privacy, so it has no epsilon",
+            hint="give it a table [privacy]; see docs/reference.md",
+        )
+    if wrong := [sigma for sigma in sigmas if not 0 < sigma <= MOST_SIGMA]:
+        raise ConfigError(f"--sigma {wrong[0]:g}: out of range (allowed: > 0 and <= {MOST_SIGMA:g})")
+    own, policy = plan.privacy.sigma, _policy(settings)
+    data = LocalData(settings.data, lambda lines: None)
+    records = data(plan)
+    counts = taking_part_counts(
+        tuple(int(n) for n in records.counts()), (policy or Policy(format=1)).plans.min_records_per_class
+    )
+    delta, cap, refused = _limits(policy, plan, len(records))
+    history = CostOf(settings.ledger, data).history(plan)
+    shown = sorted({own, *(sigmas or (min(own * factor, MOST_SIGMA) for factor in AROUND))})
+    rows = tuple(_row(_with_sigma(plan, sigma), len(records), counts, history, cap, delta) for sigma in shown)
+    return DpTable(plan, plan.privacy, len(records), delta, epsilon(history, delta), cap, rows, refused)
+
+
+def _plan(settings: NodeSettings, name: str) -> Plan:
+    if exists(Path(name), ConfigError) or set(name.strip().lower()) - set("0123456789abcdef"):
+        return load_plan(Path(name))[0]
+    with Store(settings.store, create=False) as store:
+        return store.plans.resolve(name).plan()
+
+
+def _policy(settings: NodeSettings) -> Policy | None:
+    try:
+        return read_policy(settings.policy).policy
+    except PolicyError:  # there is none, so nothing is allowed; what a plan would cost can be told all the same
+        return None
+
+
+def _limits(policy: Policy | None, plan: Plan, records: int) -> tuple[float, float | None, tuple[str, ...]]:
+    """delta, cap, and the rules that ``plan`` breaks."""
+    if policy is None:
+        return default_delta(records), None, ("there is no policy, so nothing is allowed",)
+    refused, rules = tuple(policy.violations(plan)), policy.privacy
+    if rules.epsilon is None:  # one of the rules in ``refused``
+        return rules.delta or default_delta(records), None, refused
+    try:
+        limits = limits_of(policy, records)
+    except PolicyError as error:
+        return default_delta(records), rules.epsilon, (*refused, str(error))
+    return limits.delta, limits.cap, refused
+
+
+def _with_sigma(plan: Plan, sigma: float) -> Plan:
+    assert plan.privacy is not None
+    return plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"sigma": sigma})})
+
+
+def _row(
+    plan: Plan, records: int, counts: Sequence[int], history: tuple[Spend, ...], cap: float | None, delta: float
+) -> Row:
+    assert plan.privacy is not None
+    whole = plan_spends(plan, records, counts)
+    rounds = None if cap is None else affordable_rounds(plan, records, counts, history, cap, delta)
+    return Row(plan.privacy.sigma, epsilon(whole, delta), epsilon((*history, *whole), delta), rounds)
