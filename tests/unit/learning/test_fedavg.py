@@ -10,6 +10,9 @@ from fedsecure.method import Cancelled, Method, ServerContext, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.methods.fedavg import learning_rate
 from fedsecure.models import build_model, load_state, standardise
+from fedsecure.plan.privacy import DPSGDSettings
+from fedsecure.privacy.context import PrivacyContext
+from fedsecure.privacy.noise import noise_source
 from fedsecure.tensors import Tensors
 
 
@@ -161,8 +164,9 @@ def test_what_is_not_the_plans_is_refused(make_plan, make_data, client_context, 
         update(exchange="other")
     with pytest.raises(LocalProtocolError, match="exchange 'other'"):
         method.schema("other")
-    with pytest.raises(LocalProtocolError, match="cannot add differential privacy"):
-        update(privacy=object())
+    unasked = PrivacyContext(DPSGDSettings(kind="dp-sgd", sigma=1.0), (5, 4, 4), 13, noise_source("csprng"))
+    with pytest.raises(LocalProtocolError, match="differential privacy is not what was paid for"):
+        update(privacy=unasked)
     with pytest.raises(DataError, match="its classes are not the plan's"):
         update(data=Dataset(data.x, data.y, ("b", "a", "c")))
     with pytest.raises(DataError, match=r"records of shape \[1, 4, 4\] where \[1, 8, 8\]"):

@@ -9,7 +9,10 @@ from fedsecure.errors import ConfigError, DataError, LocalProtocolError
 from fedsecure.method import Cancelled, RoutedMethod, ServerContext, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.models import standardise, to_parameters
+from fedsecure.plan.privacy import DPSGDSettings
 from fedsecure.plan.size import release_bytes
+from fedsecure.privacy.context import PrivacyContext
+from fedsecure.privacy.noise import noise_source
 from fedsecure.schema import Contribution
 from fedsecure.system_metrics import routed_metrics
 from fedsecure.tensors import Tensors
@@ -359,8 +362,9 @@ def test_what_does_not_fit_is_refused_by_name(make_plan, two, client_context):
             method.client_update("update", broadcast, Tensors(), data, client_context(node))
     with pytest.raises(LocalProtocolError, match="has only update"):
         method.client_update("counts", sent, Tensors(), two["one"], client_context("one"))
-    with pytest.raises(LocalProtocolError, match="differential privacy"):
-        method.client_update("update", sent, Tensors(), two["one"], client_context("one", privacy=object()))
+    unasked = PrivacyContext(DPSGDSettings(kind="dp-sgd", sigma=1.0), (9, 9, 9), 27, noise_source("csprng"))
+    with pytest.raises(LocalProtocolError, match="differential privacy is not what was paid for"):
+        method.client_update("update", sent, Tensors(), two["one"], client_context("one", privacy=unasked))
     with pytest.raises(Cancelled):
         method.client_update("update", sent, Tensors(), two["one"], client_context("one", cancelled=lambda: True))
 
