@@ -65,7 +65,7 @@ def budget(
 
 @app.command()
 def restore(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
-    """Re-enter what the release log knows and the ledger lacks: after an older copy was put back, or it was lost."""
+    """Re-enter what the release log knows and the ledger lacks. After an older copy was put back, or it was lost."""
     from fedsecure_node.cli.budget_view import restore_budget
     from fedsecure_node.settings import load_settings
 
@@ -76,4 +76,4 @@ def restore(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     if not put_back:
         say("the ledger lacks nothing that the release log knows")
         return
-    say(f"re-entered {counted(len(put_back), 'entry', 'entries')}; other nodes that share this ledger do so as well")
+    say(f"re-entered {counted(len(put_back), 'entry', 'entries')}; run this for each node that shares the ledger")
