@@ -1,8 +1,10 @@
 """Daemons that are forked from one process that imported everything already: importing torch takes a node longer than
-all its work here. A node may be told at which stage of a session it is to kill itself (kill -9).
+all its work here. A node may be told at which stage of a session it is to kill itself (kill -9), and a coordinator to
+do so when it has the second round's sum in memory alone.
 
 To die there, a forked process has one of its client's calls replaced by the same call and a SIGKILL to itself, before,
-in the middle of, or after it; everything else is the node as it is shipped.
+in the middle of, or after it; everything else is the node as it is shipped. So it is with the coordinator's keeping of
+a sum.
 """
 
 from __future__ import annotations
@@ -23,10 +25,14 @@ IMPORTED = [
 ]
 
 
+#: Where a coordinator dies: it unmasked the second round's sum, and has not kept it.
+SUM = "before the sum is kept"
+
+
 class ForkedDaemon:
     """``fedsecure ROLE run`` in ``folder``, as ``subprocess.Popen`` has its processes; output is added to ``log``.
 
-    ``dies_at``: the stage of its second session at which a node dies; none: it goes on.
+    ``dies_at``: the stage of its second session at which a node dies, or ``SUM`` for a coordinator; none: it goes on.
     """
 
     def __init__(self, role: str, folder: Path, log: Path, *options: str, dies_at: str = "") -> None:
@@ -78,10 +84,25 @@ def _daemon(role: str, folder: Path, log: Path, options: tuple[str, ...], dies_a
     for standard in (1, 2):
         os.dup2(output, standard)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if dies_at:
+    if dies_at == SUM:
+        _die_with_the_sum()
+    elif dies_at:
         _die(dies_at)
     sys.argv = ["fedsecure", role, "run", "--dir", str(folder), *options]
     main()
+
+
+def _die_with_the_sum() -> None:
+    from fedsecure_coordinator.masking.sessions import Sessions
+
+    store = Sessions._store
+
+    def _store(self: Sessions, task: Any, sums: Any) -> None:
+        if task.action.round == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        store(self, task, sums)
+
+    Sessions._store = _store  # type: ignore[method-assign]
 
 
 def _die(stage: str) -> None:

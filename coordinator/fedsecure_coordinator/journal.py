@@ -125,7 +125,7 @@ class Served:
     unreachable: int
 
 
-#: Statements are put together from these names and question marks alone; every value is a parameter (hence S608 below).
+#: Statements are put together from these names and question marks alone; every value is a parameter.
 _RUN_COLUMNS = ", ".join(RunRow.__slots__)
 _SUBMISSION_COLUMNS = ", ".join(Submission.__slots__)
 
@@ -145,18 +145,20 @@ class Journal(MaskingTables):
         """Add a run; ``False`` when its digest is known already (nothing is changed)."""
         marks = ", ".join("?" * len(RunRow.__slots__))
         values = tuple(getattr(row, c) for c in RunRow.__slots__)
-        return self._write(f"INSERT OR IGNORE INTO runs ({_RUN_COLUMNS}) VALUES ({marks})", values) == 1  # noqa: S608
+        statement = f"INSERT OR IGNORE INTO runs ({_RUN_COLUMNS}) VALUES ({marks})"  # noqa: S608 - names and marks
+        return self._write(statement, values) == 1
 
     def save_run(self, row: RunRow) -> None:
         """Replace a run's row."""
         columns = RunRow.__slots__[1:]
         assigned = ", ".join(f"{c} = ?" for c in columns)
         values = (*(getattr(row, c) for c in columns), row.digest)
-        self._write(f"UPDATE runs SET {assigned} WHERE digest = ?", values)  # noqa: S608
+        self._write(f"UPDATE runs SET {assigned} WHERE digest = ?", values)  # noqa: S608 - names and marks
 
     def runs(self) -> list[RunRow]:
         """All runs, oldest first."""
-        return [RunRow(*r) for r in self._read(f"SELECT {_RUN_COLUMNS} FROM runs ORDER BY created_ms, digest")]  # noqa: S608
+        statement = f"SELECT {_RUN_COLUMNS} FROM runs ORDER BY created_ms, digest"  # noqa: S608 - names
+        return [RunRow(*r) for r in self._read(statement)]
 
     def digests(self) -> list[str]:
         """Digests of all runs."""
@@ -200,12 +202,13 @@ class Journal(MaskingTables):
         """Note an accepted contribution. One exists at most for (run, round, exchange, attempt, node)."""
         marks = ", ".join("?" * len(Submission.__slots__))
         values = tuple(getattr(submission, c) for c in Submission.__slots__)
-        self._write(f"INSERT INTO submissions ({_SUBMISSION_COLUMNS}) VALUES ({marks})", values)  # noqa: S608
+        statement = f"INSERT INTO submissions ({_SUBMISSION_COLUMNS}) VALUES ({marks})"  # noqa: S608 - names and marks
+        self._write(statement, values)
 
     def submissions(self, digest: str, round_: int, exchange: str, attempt: int) -> dict[str, Submission]:
         """Node -> its accepted contribution to one attempt of an exchange."""
         statement = (
-            f"SELECT {_SUBMISSION_COLUMNS} FROM submissions "  # noqa: S608
+            f"SELECT {_SUBMISSION_COLUMNS} FROM submissions "  # noqa: S608 - names
             "WHERE digest = ? AND round = ? AND exchange = ? AND attempt = ?"
         )
         rows = [Submission(*r) for r in self._read(statement, (digest, round_, exchange, attempt))]

@@ -87,7 +87,8 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class SumLost:
-    """There is no sum of these contributions, and never will be: too many nodes helped to unmask one that is gone."""
+    """There is no sum of these contributions, and never will be: too many nodes helped to unmask one that is gone, or
+    take part in no further session."""
 
     reason: str
 

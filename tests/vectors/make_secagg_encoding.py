@@ -1,5 +1,5 @@
-"""Writes ``secagg_encoding.json``: hashes, the cohort's manifest, transcripts and fixed point of secure aggregation,
-computed without the library under test.
+"""Writes ``secagg_encoding.json``: hashes, the cohort's manifest, transcripts, the announcement of a sum and fixed point
+of secure aggregation, computed without the library under test.
 
 Run it as ``python make_secagg_encoding.py > secagg_encoding.json``. Signatures are those of
 ``make_identity_signatures.py``, which writes Ed25519 out from RFC 8032; fixed point is done in fractions.
@@ -68,6 +68,39 @@ def transcripts(cohort):
     }
 
 
+def varint(number):
+    """Protocol buffers' base-128 integer: seven bits a byte, the lowest first."""
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + varint(rest) if rest else bytes([low])
+
+
+def part(field, item):
+    """A field of bytes or text, or of a number, as protocol buffers write it."""
+    if isinstance(item, int):
+        return varint(field << 3) + varint(item)
+    return varint(field << 3 | 2) + varint(len(item)) + item
+
+
+def result():
+    """The announcement of the sum of an exchange's round, and the digest that the next configuration names it by."""
+    transcript3, following = (hashlib.sha256(text).digest() for text in (b"t3", b"the next broadcast"))
+    sums = [hashlib.sha256(b"sum %d" % i).digest() for i in range(2)]
+    u3 = ["charite", "leiden", "turin-2"]
+    data = part(1, transcript3) + b"".join(part(2, each) for each in sums)
+    data += b"".join(part(3, node.encode()) for node in u3) + part(4, following)
+    data += part(5, 300) + part(6, b"statistics")
+    return {
+        "transcript3": transcript3.hex(),
+        "sum_sha256": [each.hex() for each in sums],
+        "survivors": u3,
+        "next_state_digest": following.hex(),
+        "round": 300,
+        "purpose": "statistics",
+        "bytes": data.hex(),
+        "digest": hashed("result", data).hex(),
+    }
+
+
 def layout():
     """The digest of two tensors."""
     places = [("bias", "float32", [3]), ("records", "int64", []), ("weight", "float32", [2, 300])]
@@ -121,6 +154,7 @@ def main():
         ],
         "manifest": cohort,
         "transcripts": transcripts(bytes.fromhex(cohort["digest"])),
+        "result": result(),
         "layout": layout(),
         "fixed_point": fixed_point(),
     }

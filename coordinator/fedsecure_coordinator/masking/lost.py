@@ -1,12 +1,14 @@
 """Sums that are lost for good: too many nodes gave their shares, the sum was not kept, and no node helps to unmask
-another one of the same contributions, nor, in a later round, one of the same model over other nodes."""
+another one of the same contributions, nor, in a later round, one of the same model over other nodes. Or too many nodes
+began all the sessions that they begin for one sum."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from fedsecure.rounds.events import SumLost, UpdateFailed
-from fedsecure_coordinator.masking.session import VECTORS
+from fedsecure.secagg.memory import MOST_SESSIONS
+from fedsecure_coordinator.masking.session import VECTORS, Session
 from fedsecure_coordinator.masking.task import Task
 from fedsecure_coordinator.masking.views import Event
 
@@ -16,19 +18,25 @@ SPENT = (
     "too many nodes gave their unmasking shares before the sum was kept (the coordinator was restarted in between?), "
     "and no node helps to unmask a second sum of one exchange, or of one model over other nodes"
 )
+WORN = (
+    f"too many nodes began all {MOST_SESSIONS} sessions that they begin for one sum (the coordinator was restarted in "
+    "session after session?)"
+)
 #: What is left to a run whose last round is lost.
 SUBMIT = "submit the plan again under another name or seed"
 #: The leg in which survivors are confirmed: once it is over, shares are asked for.
 CONFIRMED = 3
 
 
-def lost(task: Task, reasons: Sequence[str]) -> SumLost | UpdateFailed:
-    """What becomes of a run whose sessions ended by ``reasons`` and have too few nodes left to unmask another sum.
+def lost(task: Task, session: Session, reasons: Sequence[str]) -> SumLost | UpdateFailed:
+    """What becomes of a run whose sessions ended by ``reasons``, ``session`` the last of them, and which has too few
+    nodes left for another one.
 
     A sum that was unmasked and is none that its contributors can have given ends the run: it is not lost.
     """
     bad = [reason for reason in reasons if reason.startswith("BAD_SUM")]
-    ending = f"{SPENT}: {SUBMIT}" if task.is_last or bad else SPENT
+    cause = "; ".join(text for text, nodes in ((SPENT, session.spent), (WORN, session.worn)) if nodes)
+    ending = f"{cause}: {SUBMIT}" if task.is_last or bad else cause
     # a session of this process that took their shares knows why they gave no sum
     why = f"{(bad or reasons)[0]}; {ending}" if len(reasons) > 1 else f"{ending} (the last session: {reasons[-1]})"
     return UpdateFailed(why) if bad else SumLost(why)

@@ -87,6 +87,8 @@ class Session:
         self._told: set[str] = set()
         #: Nodes that will unmask no sum of this exchange any more: they did before.
         self.spent: set[str] = set()
+        #: Nodes that begin no further session of it: they began as many as they do.
+        self.worn: set[str] = set()
 
     # The thread of the session ----------------------------------------------------------------------------------------
     def drive(self, closed: Callable[[ClosedLeg], None]) -> Sums:
@@ -199,6 +201,8 @@ class Session:
         told = parse_abort(data)
         if told.code is AbortCode.ALREADY_RELEASED:
             self.spent.add(node)
+        elif told.code is AbortCode.REPLAYED:
+            self.worn.add(node)
         self._drop(node, f"{told.code.name}: {told.detail}")
 
     def upload(self, node: str, messages: Iterable[pb.MaskedMessage], gone: Callable[[], bool]) -> int:

@@ -119,8 +119,8 @@ class Sessions:
             else:
                 self._registry.take_up_again(task.run.digest)
                 return
-            if len(session.invited) - len(session.spent) < session.config.min_survivors:
-                self._feed(task, lost(task, reasons))
+            if len(session.invited) - len(session.spent | session.worn) < session.config.min_survivors:
+                self._feed(task, lost(task, session, reasons))
                 return
         self._feed(task, AttemptFailed(f"{MAX_SESSIONS} sessions gave no sum, the last: {reasons[-1]}"))
 

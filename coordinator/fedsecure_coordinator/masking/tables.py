@@ -38,6 +38,7 @@ class MaskedSum:
     sum_digests: tuple[str, ...]
 
 
+#: Statements are put together from these names alone; every value is a parameter.
 _COLUMNS = ", ".join(MaskedSum.__slots__)
 
 
@@ -61,7 +62,9 @@ class MaskingTables(Database):
             *(found.digest, found.round, found.exchange, found.attempt, found.summed, json.dumps(found.survivors)),
             *(found.transcript, json.dumps(found.sum_digests)),
         )
-        self._write(f"INSERT OR IGNORE INTO sums ({_COLUMNS}, kept) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)", values)  # noqa: S608
+        names = f"{_COLUMNS}, kept"
+        statement = f"INSERT OR IGNORE INTO sums ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)"  # noqa: S608 - names
+        self._write(statement, values)
 
     def masked_sum(self, digest: str, round_: int, exchange: str, attempt: int) -> MaskedSum | None:
         """The sum of one attempt of an exchange."""
@@ -81,7 +84,9 @@ class MaskingTables(Database):
         return {str(r[0]) for r in self._read("SELECT summed FROM sums WHERE kept = 1")}
 
     def _first(self, where: str, values: tuple[str | int, ...]) -> MaskedSum | None:
-        rows = self._read(f"SELECT {_COLUMNS} FROM sums WHERE {where} ORDER BY id DESC LIMIT 1", values)  # noqa: S608
+        """``where``: a condition written in this class."""
+        statement = f"SELECT {_COLUMNS} FROM sums WHERE {where} ORDER BY id DESC LIMIT 1"  # noqa: S608 - names, `where`
+        rows = self._read(statement, values)
         for digest, round_, exchange, attempt, summed, survivors, transcript, digests in rows:
             who, sums = tuple(json.loads(survivors)), tuple(json.loads(digests))
             return MaskedSum(digest, round_, exchange, attempt, summed, who, transcript, sums)

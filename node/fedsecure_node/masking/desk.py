@@ -7,7 +7,6 @@ in this process alone; after a restart there is none, and the coordinator is tol
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.errors import (
@@ -22,7 +21,6 @@ from fedsecure.errors import (
 )
 from fedsecure.method import Cancelled, Method
 from fedsecure.plan import Plan
-from fedsecure.policy import Policy
 from fedsecure.secagg.aborts import abort_bytes
 from fedsecure.secagg.due import SessionDue
 from fedsecure.secagg.memory import already_released, session_numbers
@@ -31,15 +29,15 @@ from fedsecure.secagg.transcript import config_digest
 from fedsecure.secagg.vectors import Masked
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import ClearedVectors, Gate
-from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.releases import Release
+from fedsecure_node.masking.contribution import Contribution, Contributions
 from fedsecure_node.masking.lifetime import Lifetime, longest_s
 from fedsecure_node.masking.memory import StoredMemory
 from fedsecure_node.masking.opened import Answer, OpenSession
 from fedsecure_node.masking.prepared import prepare
 from fedsecure_node.masking.refusals import Refusals
-from fedsecure_node.masking.settling import no_contribution, say_differing
+from fedsecure_node.masking.settling import say_differing
 from fedsecure_node.masking.terms import MaskTerms
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable
 from fedsecure_node.progress import Reporter
@@ -55,17 +53,6 @@ _TAKEN = (
     "it confirmed whose vectors are summed",
     "its shares are with the coordinator",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Contribution:
-    """What a session is about: a release that the coordinator has, but for its summed half."""
-
-    key: ExchangeKey
-    plan: Plan
-    method: Method
-    release: Release
-    policy: Policy
 
 
 class LegDesk:
@@ -94,8 +81,7 @@ class LegDesk:
         self._node = node_id
         self._identity = identity
         self._terms = terms
-        self._allowed = allowed
-        self._method = method
+        self._contributions = Contributions(store, gate, allowed=allowed, method=method)
         self._threads = threads
         self._memory = StoredMemory(store.sessions)
         self.refusals = Refusals()
@@ -164,7 +150,7 @@ class LegDesk:
     # one leg
 
     def _answer(self, leg: pb.Leg) -> tuple[OpenSession, Answer]:
-        about = self._admit(leg)
+        about = self._contributions.of(leg)
         session = self._open.get(leg.plan_digest)
         if session is None or session.digest != leg.config_digest:
             if leg.leg != 0:
@@ -177,24 +163,7 @@ class LegDesk:
             session.keep(leg.leg, leg.message, known)
         return session, known
 
-    def _admit(self, leg: pb.Leg) -> _Contribution:
-        """What the leg is about. Raises ``SecAggError`` unless its release was acknowledged and its sum not read yet,
-        and what ``allowed`` raises."""
-        if leg.plan_digest not in self._store.runs.active():
-            raise SecAggError(f"BAD_CONFIG: plan {leg.plan_digest[:12]!r}: a session of a run that is not joined")
-        plan = self._store.plans.get(leg.plan_digest).plan()
-        method = self._method(plan)
-        if leg.exchange not in method.exchanges:
-            raise SecAggError(f"BAD_CONFIG: plan {plan.name}: a session of exchange {leg.exchange[:40]!r}")
-        step = method.exchanges.index(leg.exchange)
-        key = ExchangeKey(leg.plan_digest, leg.round, step, leg.attempt, leg.exchange)
-        policy = self._allowed(plan, leg.plan_digest).policy
-        release = self._gate.find(key)
-        if release is None or not (release.is_summed_half_open or release.state == "unmasked"):
-            raise no_contribution(plan.name, key, release)
-        return _Contribution(key, plan, method, release, policy)
-
-    def _begin(self, about: _Contribution, leg: pb.Leg) -> OpenSession:
+    def _begin(self, about: Contribution, leg: pb.Leg) -> OpenSession:
         if config_digest(leg.message).hex() != leg.config_digest:
             raise SecAggError(f"BAD_CONFIG: {about.key}: the configuration is not the one that the leg names")
         if about.release.state == "unmasked":
@@ -226,7 +195,7 @@ class LegDesk:
         self._say("session", about.release, f"a session of {about.plan.name}, {about.key} begins, of up to {nodes}")
         return session
 
-    def _step(self, about: _Contribution, session: OpenSession, leg: pb.Leg) -> Answer:
+    def _step(self, about: Contribution, session: OpenSession, leg: pb.Leg) -> Answer:
         """The answer to a message that is new, with what the log must say before it leaves."""
         made = session.step(leg.leg, leg.message)
         if isinstance(made, Masked):
@@ -244,7 +213,7 @@ class LegDesk:
             self._note_unmasked(about, session)
         return made
 
-    def _note_unmasked(self, about: _Contribution, session: OpenSession) -> None:
+    def _note_unmasked(self, about: Contribution, session: OpenSession) -> None:
         machine = session.machine
         self._gate.unmask(about.release, transcript3=machine.transcript3, survivors=machine.survivors)
         count = len(machine.survivors)

@@ -1,5 +1,6 @@
 """Five nodes sum under masks over the daemons, and one of them is killed (kill -9) at each stage of a session in turn:
-the run ends with the parameters that the survivors' plain sum gives, within the bound of fixed point.
+the run ends with the parameters that the survivors' plain sum gives, within the bound of fixed point. When the
+coordinator dies with a sum that it alone had, the run goes on without that round.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from fedsecure.simulation import Simulator
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
+from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from forked_nodes import ForkedNode
+from forked_nodes import SUM, ForkedDaemon, ForkedNode
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("masked-runs")]
 NODES = tuple(f"node-{number}" for number in range(5))
@@ -160,3 +163,39 @@ def test_the_coordinator_and_a_node_are_killed_and_both_come_back(five: Any, nod
     f.stop(VICTIM)
     for node in NODES:  # a new session over the same contributions: nobody computed or released again
         assert f.ask("node", "verify-log", "--dir", f.root / node)["releases"] == before[node] + 2
+
+
+def test_the_coordinator_is_killed_between_shares_and_sum(five: Any, routed: Any) -> None:
+    """All nodes gave their shares for the sum of round 2, which is lost: round 3 begins from the model of round 2."""
+    f = five
+    cohort = {"min_nodes": 4, "nodes": list(NODES)}
+    plan: Plan = f.plan("lost", {"name": "fedspm", **routed}, secagg="required", cohort=cohort, rounds=3)
+    f.stop("coordinator")
+    f.processes["coordinator"] = ForkedDaemon(
+        "coordinator", f.root / "coordinator", f.root / "coordinator.log", dies_at=SUM
+    )
+    f.submit(plan)
+    start(f, VICTIM)
+    assert f.wait(lambda: f.processes["coordinator"].poll() is not None, 200)
+    assert f.processes.pop("coordinator").returncode == -signal.SIGKILL
+    first = state_now(f, plan)
+    f.start("coordinator")
+    view = f.finish(plan, seconds=240)
+    assert view["skipped"] == [2]
+    assert [bool(entry["skipped"]) for entry in view["history"]] == [False, True, False]
+    assert [[s["survivors"] for s in entry["masked"]] for entry in view["history"]] == [
+        [list(NODES)],
+        [],
+        [list(NODES)],
+    ]
+    assert "its sum is lost, and the round is skipped" in f.log("coordinator")
+    assert any((first[name] != array).any() for name, array in state_now(f, plan).items())
+    f.stop(VICTIM)
+    name = build_method(plan).exchanges[0]
+    for node in NODES:
+        listed = f.ask("node", "releases", "--dir", f.root / node)["releases"]
+        assert [r["state"] for r in listed if r["plan"]["digest"] == plan.digest()] == ["unmasked"] * 3
+        f.ask("node", "verify-log", "--dir", f.root / node)
+        with Store(f.root / node / "store") as store:
+            done = [store.runs.finished(ExchangeKey(plan.digest(), round_, 0, 0, name)) for round_ in range(3)]
+        assert done[0].broadcast != done[1].broadcast == done[2].broadcast, "the coordinator's state is as it was"

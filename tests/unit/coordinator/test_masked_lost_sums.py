@@ -7,6 +7,7 @@ import re
 import pytest
 
 from fedsecure.randomness import server_seed
+from fedsecure.secagg.memory import MOST_SESSIONS
 from fedsecure.secagg.results import parse_result
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.masking.lost import nodes_of_a_lost_sum, to_invite
@@ -124,6 +125,25 @@ def test_when_a_node_of_the_lost_sum_is_gone_no_sum_of_the_same_model_is_made(lo
     assert {name for name, at, what in run.answered if (at, what) == (3, "abort")} <= {"a", "b"}
     assert details(run.office, "masked-sum") == []
     assert run_summary(row)["skipped"] == [1]
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_nodes_that_began_all_their_sessions_are_not_asked_in_vain(masked_run, masked_plan, rounds):
+    run = masked_run()
+    office = run.office
+    digest = run.open(masked_plan(rounds=rounds))
+    for name in "ab":
+        for _ in range(MOST_SESSIONS):
+            run.nodes[name].memory.begin(digest, "one", 0)
+    run.pump(digest, lambda: run.ended(digest))
+    assert len(details(office, "session-failed")) == 1
+    reason = "too many nodes began all 9 sessions that they begin for one sum"
+    if rounds == 1:
+        assert run.ended(digest).reason.startswith(f"update: {reason}")
+        assert "submit the plan again" in run.ended(digest).reason
+    else:
+        assert details(office, "skipped")[0]["reason"].startswith(reason)
+        assert final(office, run.ended(digest)) == [START + 6 + 1] * 4
 
 
 def leg(number, nodes):

@@ -268,6 +268,22 @@ def test_what_is_no_code_is_unspecified():
         messages.parse_abort(pb.Abort(transcript=b"x").SerializeToString())
 
 
+def test_a_result_is_as_written_out(vectors):
+    case = vectors["result"]
+    sums = tuple(bytes.fromhex(digest) for digest in case["sum_sha256"])
+    about = (bytes.fromhex(case["next_state_digest"]), case["round"], case["purpose"])
+    result = SessionResult(bytes.fromhex(case["transcript3"]), sums, tuple(case["survivors"]), *about)
+    assert result.to_bytes().hex() == case["bytes"]
+    assert messages.parse_result(bytes.fromhex(case["bytes"])) == result
+    assert messages.result_digest(result.to_bytes()).hex() == case["digest"]
+
+
+@pytest.mark.parametrize("purpose", ["", "Update", "a/b", "x" * 65, "\N{DIGIT ONE}\n"])
+def test_a_result_of_no_exchange(purpose):
+    with pytest.raises(SecAggError, match="^BAD_TRANSCRIPT: a result names a malformed exchange"):
+        messages.parse_result(replace(RESULT, purpose=purpose).to_bytes())
+
+
 def test_a_result_is_named_by_its_bytes():
     data = RESULT.to_bytes()
     assert messages.result_digest(b"") == b""

@@ -110,7 +110,7 @@ def test_a_run_that_was_masked_cannot_be_talked_down(site, script, cohort, maske
         ({"survivors": ("hospital-a", "hospital-b")}, "over 2 nodes (allowed: >= 3)"),
         ({"survivors": ("hospital-a", "hospital-b", "stranger")}, "over stranger, not of the cohort"),
         ({"sum_sha256": (bytes(32),) * 9}, "9 streams where"),
-        ({"round": 1}, "announces a sum of round 2 update with it"),
+        ({"round": 1}, "announces a sum of round 2 round with it"),
         ({"purpose": "statistics"}, "announces a sum of round 1 statistics with it"),
         (None, "sends another model than in round 1, and announces no sum since"),
     ],

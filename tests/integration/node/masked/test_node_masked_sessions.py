@@ -181,8 +181,8 @@ def test_a_sum_that_was_read_without_the_shares_of_this_node_is_in_its_log(site,
         (bytes(32),) * len(session.streams),
         tuple(confirmed["survivors"]),
         bytes(32),
-        0,
-        "update",
+        session.work.round,
+        session.work.exchange,
     )
     script.sums.ask(plan, 1, result=lambda b: replace(read, next_state_digest=bytes.fromhex(b)).to_bytes())
     node = site.start()
