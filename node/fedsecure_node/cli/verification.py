@@ -17,6 +17,7 @@ from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
 from fedsecure.text import counted
 from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.log.cohorts import CohortDecision, cohort_decisions
 from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.queries import entries
 from fedsecure_node.log.releases import Release, fold
@@ -48,6 +49,11 @@ class Verified:
     def answers(self) -> int:
         """How many answers to queries left."""
         return sum(1 for query in entries(self.records) if query.answered)
+
+    @property
+    def cohorts(self) -> tuple[CohortDecision, ...]:
+        """When a cohort was trusted, or that was taken back."""
+        return tuple(cohort_decisions(self.records))
 
     @property
     def forgotten(self) -> dict[str, Any] | None:

@@ -157,6 +157,8 @@ class LegDesk:
                 why = "no such session is open here; the node may have started again since"
                 raise SecAggError(f"BAD_TRANSCRIPT: {about.key}: {why}")
             session = self._begin(about, leg)
+        else:
+            self._require_trusted(about, session)
         known = session.known(leg.leg, leg.message)
         if known is None:
             known = self._step(about, session, leg)
@@ -194,6 +196,13 @@ class LegDesk:
         nodes = f"{masks.nodes} nodes of cohort {masks.manifest.cohort}"
         self._say("session", about.release, f"a session of {about.plan.name}, {about.key} begins, of up to {nodes}")
         return session
+
+    def _require_trusted(self, about: Contribution, session: OpenSession) -> None:
+        """Raise ``SecAggError`` BAD_COHORT unless the manifest that the session was begun with is pinned still."""
+        masks = self._terms.masks(about.plan, about.method, about.key.exchange, about.policy)
+        config = session.machine.config
+        if masks is None or config is None or masks.manifest.digest != config.cohort_digest:
+            raise SecAggError(f"BAD_COHORT: {about.key}: another manifest is pinned now than the session's")
 
     def _step(self, about: Contribution, session: OpenSession, leg: pb.Leg) -> Answer:
         """The answer to a message that is new, with what the log must say before it leaves."""

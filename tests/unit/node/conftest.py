@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ from fedsecure_node.log.releases import fold
 from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store.store import Store
+
+#: ``institutions`` lies here and is no test itself.
+sys.path.insert(0, str(Path(__file__).parent))
 
 CLASSES = ("normal", "pneumonia", "<b>odd & name</b>")
 POLICY = """
@@ -239,3 +243,11 @@ def reopened(node: Node) -> Callable[[], ReleaseLog]:
         return open_log(node.store, node.settings)
 
     return reopen
+
+
+@pytest.fixture
+def institutions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Three institutions that form cohorts by commands."""
+    from institutions import Institutions
+
+    return Institutions(tmp_path, capsys)
