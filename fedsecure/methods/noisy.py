@@ -22,6 +22,7 @@ from fedsecure.plan.methods import CondensationSettings
 from fedsecure.plan.privacy import PerStepSettings, ReleaseSettings
 from fedsecure.privacy.condensation import Allowance, NoisyMeans, release, release_of_sample
 from fedsecure.privacy.context import PrivacyContext
+from fedsecure.privacy.costs import spends
 from fedsecure.privacy.embedding import Embedding, embedding
 from fedsecure.randomness import derive_seed
 from fedsecure.tensors import Array, Tensors
@@ -52,8 +53,6 @@ class Reading:
 
     def allowance(self) -> Allowance:
         """What was charged for this exchange."""
-        from fedsecure.privacy.costs import spends
-
         privacy = self.privacy
         return Allowance(spends(self.plan, self.exchange, self.ctx.round, privacy.records, privacy.counts))
 
