@@ -49,8 +49,6 @@ class Ledger:
         self._clock = clock
         self._data_sets = DataSets(self._file)
         try:
-            if access != "read":
-                self._begin()
             self.identity = bytes(self._meta("identity")).hex()
         except BaseException:
             self._file.close()
@@ -139,18 +137,19 @@ class Ledger:
             self.sharing(data_set)
             return self._insert(self._entry(data_set, "unprotected", what, (), (None, None, None, None)))
 
-    def missing(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Those of ``entries`` that the ledger lacks: that it is an older copy, or another."""
-        held = {hash_ for (hash_,) in self._file.rows("SELECT hash FROM entries")}
-        return [entry for entry in entries if entry.hash not in held]
+    def missing(self, hashes: Iterable[str]) -> set[str]:
+        """Those of the entries with these hashes that the ledger lacks: then it is an older copy, or another one."""
+        return set(hashes) - {hash_ for (hash_,) in self._file.rows("SELECT hash FROM entries")}
 
     def restore(self, entries: Iterable[Entry]) -> list[Entry]:
         """Put back what a release log knows and the ledger lacks; returns these as they stand now. Each keeps its
         number where that is free, and gets a new one otherwise."""
         with self._file.transaction():
             taken = {counter for (counter,) in self._file.rows("SELECT counter FROM entries")}
+            told = {entry.hash: entry for entry in entries}
+            lost = [told[hash_] for hash_ in self.missing(told)]
             put_back = []
-            for entry in sorted(self.missing(entries), key=lambda each: (each.counter in taken, each.counter)):
+            for entry in sorted(lost, key=lambda each: (each.counter in taken, each.counter, each.hash)):
                 counter = entry.counter if entry.counter not in taken else max(taken) + 1
                 taken.add(counter)
                 self._data_sets.name(entry.data_set, self._now_ms())
@@ -166,13 +165,6 @@ class Ledger:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
-
-    def _begin(self) -> None:
-        """Draw identity and key of a ledger that has none yet."""
-        if not self._file.rows("SELECT 1 FROM meta WHERE key = 'key'"):
-            with self._file.transaction():
-                for name, length in (("identity", 16), ("key", 32)):
-                    self._file.write("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, secrets.token_bytes(length)))
 
     def _meta(self, name: str) -> bytes:
         found = self._file.rows("SELECT value FROM meta WHERE key = ?", (name,))

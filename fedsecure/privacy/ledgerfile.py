@@ -11,6 +11,7 @@ opens an existing ledger but SQLite itself.
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 import stat
 import threading
@@ -46,6 +47,8 @@ _TABLES = (
     "CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END",
     "CREATE TRIGGER entries_keep BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END",
 )
+#: What is drawn for a new ledger: who it is, and the key of its records' marks (bytes).
+_DRAWN = {"identity": 16, "key": 32}
 _READ_ONLY = "check the permissions of the ledger and its folder, and that the file system is mounted for writing"
 _DAMAGED = "put the newest backup of the ledger back, then: fedsecure node budget restore"
 _HINTS = {
@@ -139,6 +142,8 @@ class LedgerFile:
                 if not self._number("application_id"):  # or another process was faster
                     for statement in _TABLES:
                         self._connection.execute(statement)
+                    for name, length in _DRAWN.items():
+                        self._connection.execute("INSERT INTO meta VALUES (?, ?)", (name, secrets.token_bytes(length)))
                     self._connection.execute(f"PRAGMA application_id={APPLICATION}")
                     self._connection.execute(f"PRAGMA user_version={FORMAT}")
         elif empty:

@@ -113,7 +113,7 @@ def read_budget(settings: NodeSettings) -> Budget:
     policy, fault = _policy(settings)
     path = settings.ledger
     with Store(settings.store, create=False) as store:
-        known = [charged.entry for charged in open_log(store, settings).charges().values()]
+        known = open_log(store, settings).charges()
     if not exists(path):
         return Budget(str(path), "", 0, (), len(known), fault)
     with Ledger(path, "read") as ledger:

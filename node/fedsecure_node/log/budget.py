@@ -6,6 +6,7 @@ log (another node's entries; one of a crash in between, which ``catch_up`` write
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from fedsecure.errors import PrivacyBudgetExceeded, ReleaseLogError
@@ -14,10 +15,10 @@ from fedsecure.privacy.entries import Entry
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.text import counted
 from fedsecure_node.log.chain import CHARGED, GENESIS, Record, Verifier, parse_line, read_log
-from fedsecure_node.log.charges import charged
+from fedsecure_node.log.charges import Charged, charged
 from fedsecure_node.log.releaselog import ReleaseLog
 
-__all__ = ["catch_up", "check_not_rolled_back", "log_entry", "readable_charges", "restore_ledger"]
+__all__ = ["catch_up", "check_holds", "check_not_rolled_back", "log_entry", "readable_charges", "restore_ledger"]
 
 
 def log_entry(log: ReleaseLog, entry: Entry) -> Record:
@@ -28,10 +29,14 @@ def log_entry(log: ReleaseLog, entry: Entry) -> Record:
 def check_not_rolled_back(ledger: Ledger, log: ReleaseLog) -> None:
     """Raise ``PrivacyBudgetExceeded`` when the ledger lacks an entry that the log knows: what was spent is more than
     it tells, so it can pay for nothing."""
-    known = log.charges()
-    lacking = ledger.missing(each.entry for each in known.values())
+    check_holds(ledger, log.charges())
+
+
+def check_holds(ledger: Ledger, known: Mapping[str, Charged]) -> None:
+    """As ``check_not_rolled_back``, with what a log that was verified knows."""
+    lacking = ledger.missing(known)
     if lacking:
-        first = min(known[entry.hash].record for entry in lacking)
+        first = min(known[hash_].record for hash_ in lacking)
         raise PrivacyBudgetExceeded(
             f"{shown(ledger.path)}: lacks {counted(len(lacking), 'entry', 'entries')} that the release log knows, the "
             f"first in its record {first}: this ledger is an older copy, or another one",

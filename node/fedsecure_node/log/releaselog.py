@@ -105,7 +105,7 @@ class ReleaseLog:
     def charges(self) -> Mapping[str, Charged]:
         """What the privacy ledger was charged with, by the hash of its entry. Raises ``ReleaseLogError``."""
         with file_lock(self._lock, exclusive=False), self._turn:
-            return self._current().charges
+            return dict(self._current().charges)
 
     def recover(self) -> str:
         """Verify the whole log at start and repair what a crash can leave. Returns what was repaired, or ``""``.

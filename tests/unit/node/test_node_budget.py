@@ -16,7 +16,7 @@ from fedsecure.privacy.entries import ChargedFor
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.privacy.spend import Spend
 from fedsecure_node.assemble import open_log
-from fedsecure_node.cli.first_steps import init_node
+from fedsecure_node.cli.first_steps import check_node, init_node
 from fedsecure_node.cli.forgetting import forget_log
 from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry, restore_ledger
 from fedsecure_node.log.chain import CHARGED
@@ -156,6 +156,22 @@ def test_where_log_and_ledger_are_lost_it_is_said(site, settings, ledger, log, c
     shutil.rmtree(settings.store)
     assert run(["node", "forget-log", "--reason", "the disk died", "--dir", str(site)]) == 0
     assert "take what was spent off the cap in policy.toml" in capsys.readouterr().out
+
+
+def test_node_check_holds_the_ledger_against_the_log(site, settings, ledger, log):
+    def finding():
+        return next(each for each in check_node(site, None) if each.what == "privacy ledger")
+
+    assert "0 entries" in finding().line
+    pay(ledger, log)
+    pay(ledger)
+    assert "2 entries, among them all" in finding().line
+    ledger.close()
+    settings.ledger.unlink()
+    assert "is gone, though the release log knows 1 entry" in finding().line
+    Ledger(settings.ledger).close()
+    assert "lacks 1 entry" in finding().line
+    assert isinstance(finding().error, PrivacyBudgetExceeded)
 
 
 def test_the_ledger_lies_in_the_store_or_where_the_settings_say(site):
