@@ -30,6 +30,8 @@ __all__ = ["MAX_PARAMETERS", "MAX_RELEASE_BYTES", "check_size", "header_bytes", 
 MAX_PARAMETERS = 200_000_000
 #: Bytes of the largest contribution of one node.
 MAX_RELEASE_BYTES = 1 << 30
+#: Bytes of a number as it is, and as an element of a masked vector, whose ring has up to 64 bits.
+PLAIN_BYTES, MASKED_BYTES = 4, 8
 #: Bytes by which one tensor lengthens the header of its file: its name, dtype, shape and place.
 TENSOR_HEADER_BYTES = 200
 
@@ -113,14 +115,16 @@ def _image_shape(task: ImageTask | TableTask) -> tuple[int, int, int]:
 
 
 def release_bytes(plan: Plan) -> int:
-    """Bytes of the largest contribution that a node can make to one exchange, headers not counted."""
+    """Bytes of the largest contribution that a node can make to one exchange, headers not counted: with what is summed
+    as masked vectors of one session, where the plan may have it masked."""
+    number = PLAIN_BYTES if plan.secagg == "off" else MASKED_BYTES
     if isinstance(plan.method, RoutedSettings):
-        return 4 * _routed(plan, plan.method)
+        return number * _routed(plan, plan.method)
     if not isinstance(plan.method, CondensationSettings):
-        return 4 * parameter_count(plan.model, plan.task)
+        return number * parameter_count(plan.model, plan.task)
     classes = len(plan.task.classes)
-    images = classes * plan.method.ipc * (4 * _product(plan.task.feature_shape) + 8)
-    statistics = 8 * classes * (classes + 1) if isinstance(plan.method, FedAFSettings) else 0
+    images = classes * plan.method.ipc * (PLAIN_BYTES * _product(plan.task.feature_shape) + 8)
+    statistics = 2 * number * classes * (classes + 1) if isinstance(plan.method, FedAFSettings) else 0
     return images + statistics
 
 

@@ -22,7 +22,7 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.chain import MASKED, UNMASKED
 from fedsecure_node.log.decisions import note
-from fedsecure_node.log.masks import MaskedSum, leaving, total_bytes
+from fedsecure_node.log.masks import MaskedSum, leaving, leaving_bytes
 from fedsecure_node.log.records import Destination, class_counts, release_body
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.releases import Release
@@ -102,19 +102,21 @@ def check_contribution(
     sent_before: int,
     *,
     records: int | None = None,
+    masks: MaskedSum | None = None,
 ) -> Contribution:
     """Everything that must hold before bytes may be logged as a release, checked on the exact bytes.
 
     ``counts``: the node's records per class that take part under ``policy``, int64 (num_classes,); of a private plan
     with noise. ``sent_before``: bytes already released in this run. ``records``: of how many a contribution may say
-    that it was made; left out, the sum of ``counts``. Raises ``DataError`` naming the tensor, ``PolicyError`` naming
-    the rule; then nothing is logged or sent.
+    that it was made; left out, the sum of ``counts``. ``masks``: under which its summed half leaves, as longer vectors,
+    which count in its place. Raises ``DataError`` naming the tensor, ``PolicyError`` naming the rule; then nothing is
+    logged or sent.
     """
     policy.check_plan(plan)
     policy.check_records(int(counts.sum()))
     schema = method.schema(key.exchange)
     contribution = decode_payload(payload.data, key, schema)
-    size = len(payload.data)
+    size = leaving_bytes(payload, masks)
     if size > policy.release.max_bytes:
         raise PolicyError(
             f"release.max_bytes: this release has {size} bytes (allowed: <= {policy.release.max_bytes})",
@@ -207,11 +209,12 @@ class Gate:
         policy: Policy,
         *,
         records: int | None = None,
+        masks: MaskedSum | None = None,
     ) -> Contribution:
         """``check_contribution`` with what this run already released. Raises as it does; logs and sends nothing."""
         before = self._sent_before(key)
         named = self.upload_key(key, payload)
-        return check_contribution(plan, method, named, payload, counts, policy, before, records=records)
+        return check_contribution(plan, method, named, payload, counts, policy, before, records=records, masks=masks)
 
     def log(
         self,
@@ -308,7 +311,7 @@ class Gate:
 
     def _sent_before(self, key: ExchangeKey) -> int:
         return sum(
-            total_bytes(r.body)
+            r.total_bytes
             for r in self._log.releases().values()
             if r.key.plan == key.plan and r.key != key and r.state not in ("refused", "unsent")
         )

@@ -177,7 +177,8 @@ class ExchangeDesk:
             self._reporter.say("late", f"{plan.name}, {key}: the deadline passed before it was computed")
             return None
         payload = encode_contribution(contribution)
-        self._gate.check(plan, method, key, payload, part.counts, policy, records=part.records)
+        masks = task.terms.masks
+        self._gate.check(plan, method, key, payload, part.counts, policy, records=part.records, masks=masks)
         return self._store.runs.finish(
             key, broadcast=task.work.broadcast_digest, payload=payload, before=before, local=local, now_ms=now_ms()
         )
@@ -213,9 +214,8 @@ class ExchangeDesk:
         task = replace(task, policy=policy, terms=terms)
         part = self._spending.part(task.plan, task.key.plan, policy.policy)
         payload = self._store.runs.payload(finished)
-        contribution = self._gate.check(
-            task.plan, task.method, task.key, payload, part.counts, policy.policy, records=part.records
-        )
+        about = (task.plan, task.method, task.key, payload, part.counts, policy.policy)
+        contribution = self._gate.check(*about, records=part.records, masks=terms.masks)
         if task.plan.privacy is None and self._gate.find(task.key) is None:
             self._spending.note_unprotected(task.plan, task.key)
         release = self._gate.log(

@@ -14,6 +14,7 @@ from fedsecure.models import build_model
 from fedsecure.plan import Plan
 from fedsecure.plan.size import header_bytes, parameter_count, release_bytes
 from fedsecure.schema import Axis, Contribution, TensorSpec
+from fedsecure.secagg.masked import masked_streams
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 
@@ -96,6 +97,32 @@ def test_the_largest_release_with_its_headers_is_known_beforehand(
     sizes = [len(encode_contribution(Contribution(largest(s.summed), largest(s.released))).data) for s in schemas]
     bound = release_bytes(made) + header_bytes(made)
     assert sum(sizes) <= bound <= max(sizes) + 400 * sum(len((*s.summed, *s.released)) + 10 for s in schemas)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"name": "fedaf", "averaging": "holders_weighted"},
+        {"name": "fedavg", "local_epochs": 1},
+        {"name": "fedspm"},
+        {"name": "fedspm", "encoders": "separate", "parametrisation": "explicit", "diagnostics": "summed"},
+        {"name": "feddrm", "backbone": "shared"},
+    ],
+)
+def test_masked_vectors_are_the_size_of_a_plan_that_may_be_masked(method: dict[str, Any]) -> None:
+    raw = {"format": 1, "name": "p", "rounds": 1, "task": IMAGE, "model": DEEP, "method": method}
+    cohort = {"min_nodes": 3, "nodes": NODES["nodes"]}
+    made = validate(Plan, {**raw, "cohort": cohort, "secagg": "required"}, "plan")
+    built = build_method(made)
+    leaves = 0
+    for exchange in built.exchanges:
+        schema = built.schema(exchange)
+        streams = masked_streams(schema, method=made.method.name, exchange=exchange, nodes=len(cohort["nodes"]))
+        released = encode_contribution(Contribution(largest(()), largest(schema.released)))
+        leaves += len(released.data) + sum(stream.spec.nbytes for stream in streams)
+    assert leaves <= release_bytes(made) + header_bytes(made)
+    plain = made.model_copy(update={"secagg": "off"})
+    assert release_bytes(plain) < release_bytes(made) <= 2 * release_bytes(plain)
 
 
 def test_products_beyond_bounds_are_refused() -> None:

@@ -13,7 +13,7 @@ from fedsecure.secagg.words import coordinator_learns
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
 
-__all__ = ["MaskedSum", "kept_digest", "leaving", "total_bytes"]
+__all__ = ["MaskedSum", "kept_digest", "leaving", "leaving_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,6 @@ def kept_digest(body: Any) -> str:
     return str(body["secagg"]["kept"] if "secagg" in body else body["payload"]["sha256"])
 
 
-def total_bytes(body: Any) -> int:
-    """Bytes of a release, with those of a summed half that leaves under masks, as they are before masking."""
-    hidden = int(body["secagg"]["summed"]["bytes"]) if "secagg" in body else 0
-    return int(body["payload"]["bytes"]) + hidden
+def leaving_bytes(whole: Payload, masks: MaskedSum | None) -> int:
+    """Bytes that leave of a contribution: what is uploaded, and, under ``masks``, the vectors of one session."""
+    return len(leaving(whole, masks).data) + (sum(s.spec.nbytes for s in masks.streams) if masks is not None else 0)

@@ -124,6 +124,14 @@ class Release:
         return sum(int(stream["bytes"]) for stream in self.body["secagg"]["streams"]) if self.is_masked else 0
 
     @property
+    def total_bytes(self) -> int:
+        """Bytes that left of it, or will: its payload, and its masked vectors once for each session that they left in,
+        or for the one that they wait for."""
+        sessions = sum(1 for event in self.events if event.kind == MASKED)
+        waits = not sessions and self.state not in ("unsummed", "unsent", "refused")
+        return int(self.body["payload"]["bytes"]) + (sessions + waits) * self.masked_bytes
+
+    @property
     def is_summed_half_open(self) -> bool:
         """Whether what becomes of its summed half is not known yet."""
         return self.is_masked and self.state in ("acknowledged", "masked", "confirmed")

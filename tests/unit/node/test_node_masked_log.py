@@ -19,7 +19,7 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import ClearedVectors
 from fedsecure_node.log.absences import absence_lines, masked_rounds, missed
 from fedsecure_node.log.decisions import note
-from fedsecure_node.log.masks import MaskedSum, kept_digest, leaving, total_bytes
+from fedsecure_node.log.masks import MaskedSum, kept_digest, leaving, leaving_bytes
 from fedsecure_node.log.releases import fold
 
 HEADER = pb.MaskedHeader(node_id="hospital-a", plan_digest="p", config_digest="c")
@@ -88,8 +88,9 @@ def test_the_record_speaks_of_what_leaves_and_hides_the_summed_half(node, logged
     }  # fmt: skip
     assert body["secagg"]["summed"]["sha256"] == hashlib.sha256(payload.summed).hexdigest()
     assert kept_digest(body) == payload.digest()
-    assert total_bytes(body) == 2 * len(empty) + len(payload.summed)
     assert release.masked_bytes == sum(s.spec.nbytes for s in masks.streams)
+    assert release.total_bytes == leaving_bytes(payload, masks) == 2 * len(empty) + release.masked_bytes
+    assert leaving_bytes(payload, None) == len(payload.data)
     assert body["secagg"]["cohort"]["threshold"] == 3
     assert all("inside a masked sum of at least 3 of 4 nodes alone" in line for line in body["learns"])
     assert {row["half"] for row in body["tensors"]} == {"summed"}, "what was computed is described as ever"
@@ -155,14 +156,42 @@ def test_cleared_vectors_come_from_the_gate_alone(masks):
         ClearedVectors(1, HEADER, Vectors(masks))
 
 
-def test_the_whole_contribution_counts_towards_what_a_run_may_release(node, logged, monkeypatch):
-    sent = 2 * len(Tensors().to_bytes()) + len(logged()[1].summed)
+@pytest.mark.parametrize("sessions", [0, 1, 2])
+def test_the_masked_vectors_count_towards_what_a_run_may_release(node, logged, masks, monkeypatch, sessions):
+    """Those of every session; before the first, those of the one that is to come."""
+    release, _ = acknowledged(node, logged, masks) if sessions else logged()
+    for number in range(sessions):
+        node.gate.mask(node.gate.find(release.key), HEADER, Vectors(masks), bytes([number]) * 32)
+    vectors = release.masked_bytes
+    sent = 2 * len(Tensors().to_bytes()) + max(sessions, 1) * vectors
     again = encode_contribution(node.contribution("statistics", 1))
-    key, counts, policy = node.key("statistics", 1), node.data.counts(), node.current().policy
-    release = policy.release.model_copy(update={"max_bytes_per_run": sent + len(again.data) - 1})
-    monkeypatch.setattr(type(policy), "violations", lambda self, plan: [])  # such a plan would be refused before
-    with pytest.raises(PolicyError, match=f"release.max_bytes_per_run: {sent} bytes left before"):
-        node.gate.check(node.plan, node.method, key, again, counts, policy.model_copy(update={"release": release}))
+    monkeypatch.setattr(type(node.current().policy), "violations", lambda self, plan: [])  # refused before otherwise
+    for most, fits in ((sent + 2 * len(Tensors().to_bytes()) + vectors, True), (sent + vectors, False)):
+        check = limited(node, "max_bytes_per_run", most)
+        if fits:
+            check(again, masks)
+        else:
+            with pytest.raises(PolicyError, match=f"release.max_bytes_per_run: {sent} bytes left before"):
+                check(again, masks)
+
+
+def test_the_masked_vectors_are_the_size_of_a_release(node, masks, monkeypatch):
+    monkeypatch.setattr(type(node.current().policy), "violations", lambda self, plan: [])
+    payload = encode_contribution(node.contribution("statistics", 1))
+    assert leaving_bytes(payload, masks) != leaving_bytes(payload, None) == len(payload.data)
+    for each in (masks, None):
+        size = leaving_bytes(payload, each)
+        limited(node, "max_bytes", size)(payload, each)
+        with pytest.raises(PolicyError, match=f"release.max_bytes: this release has {size} bytes"):
+            limited(node, "max_bytes", size - 1)(payload, each)
+
+
+def limited(node, name, most):
+    """The gate's check of a contribution to the second round, under a policy with this limit."""
+    policy = node.current().policy
+    changed = policy.model_copy(update={"release": policy.release.model_copy(update={name: most})})
+    about = (node.plan, node.method, node.key("statistics", 1))
+    return lambda payload, masks: node.gate.check(*about, payload, node.data.counts(), changed, masks=masks)
 
 
 def test_a_new_process_knows_the_same(node, logged, masks, reopened):
