@@ -54,11 +54,11 @@ class SpendingDesk:
             plain_part(data, policy)
             return
         policy.check_records(len(data))
-        self._purse.check()
-        self._purse.hold(self._data.digests(plan))
         cost = None if self._store.runs.find(plan.digest()) is not None else self._cost(plan, policy)
         if cost is not None:
             cost.check()
+        self._purse.check()
+        self._purse.hold(self._data.digests(plan))
 
     def part(self, plan: Plan, digest: str, policy: Policy) -> Part:
         """The records that take part in a run. A private one counts them once: charged, noted, drawn, and kept before
