@@ -199,7 +199,10 @@ def _rounds(view: dict[str, Any]) -> str:
         for r in history
     ]
     table = _table(("round", "cohort", "stragglers", "bytes up", "bytes down", *map(_cell, names)), rows)
-    return f"{table}\n\n{_columns(names)}"
+    lost = "".join(
+        f"Round {r} was skipped: its masked sum was lost, and the model is as before it.\n\n" for r in view["skipped"]
+    )
+    return f"{table}\n\n{lost}{_columns(names)}"
 
 
 def _columns(names: Sequence[str]) -> str:

@@ -10,7 +10,9 @@ from fedsecure.randomness import server_seed
 from fedsecure.secagg.memory import MOST_SESSIONS
 from fedsecure.secagg.results import parse_result
 from fedsecure.tensors import Tensors
+from fedsecure_coordinator.card import model_card
 from fedsecure_coordinator.masking.lost import nodes_of_a_lost_sum, to_invite
+from fedsecure_coordinator.runs import plan_of
 from fedsecure_coordinator.status import status_lines
 from fedsecure_coordinator.views import run_summary, run_view, sentence
 
@@ -71,6 +73,8 @@ def test_the_run_goes_on_with_the_next_round_and_the_same_model(lose):
     assert (view["skipped"], run_summary(row)["skipped"]) == ([1], [1])
     assert [entry["skipped"] for entry in view["history"]] == [skipped["reason"], None]
     assert [entry["masked"] != [] for entry in view["history"]] == [False, True]
+    card = model_card(plan_of(row), view, Tensors.from_bytes(office.blobs.get(row.server)))
+    assert "\nRound 1 was skipped: its masked sum was lost" in card
     status = {"federation": "f", "listen": "l", "daemon": "running", "runs": [view]}
     assert any(line.startswith("    round 1: skipped: too many") for line in status_lines(status))
 
