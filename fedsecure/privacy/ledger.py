@@ -16,7 +16,7 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +47,7 @@ class Ledger:
         a later version, open to others, not on the disk."""
         self._file = LedgerFile(path, access)
         self._clock = clock
+        self._verified: dict[str, Entry] = {}
         self._data_sets = DataSets(self._file)
         try:
             self.identity = bytes(self._meta("identity")).hex()
@@ -83,15 +84,15 @@ class Ledger:
         """The entries in their order; of those that count for ``data_set``, if one is given. Raises ``StoreError`` when
         one is not as it was written."""
         if data_set is None:
-            return tuple(self._read("SELECT counter, hash, body FROM entries ORDER BY counter", ()))
-        members = json.dumps([row.id for row in self.sharing(data_set)])
-        return tuple(
-            self._read(
-                "SELECT counter, hash, body FROM entries WHERE data_set IN (SELECT value FROM json_each(?))"
-                " ORDER BY counter",
+            found = self._file.rows("SELECT hash FROM entries ORDER BY counter")
+        else:
+            members = json.dumps([row.id for row in self.sharing(data_set)])
+            found = self._file.rows(
+                "SELECT hash FROM entries WHERE data_set IN (SELECT value FROM json_each(?)) ORDER BY counter",
                 (members,),
             )
-        )
+        self._read([hash_ for (hash_,) in found if hash_ not in self._verified])
+        return tuple(self._verified[hash_] for (hash_,) in found)
 
     def data_sets(self) -> tuple[DataSetRow, ...]:
         """All data sets, the oldest first."""
@@ -205,16 +206,18 @@ class Ledger:
             "INSERT INTO entries VALUES (?, ?, ?, ?)",
             (entry.counter, entry.hash, entry.data_set, entry.canonical().decode()),
         )
+        self._verified[entry.hash] = entry
         return entry
 
-    def _read(self, sql: str, values: tuple[str, ...]) -> Iterator[Entry]:
-        for counter, hash_, body in self._file.rows(sql, values):
-            where = f"{shown(self.path)}: entry {counter}"
+    def _read(self, hashes: Sequence[str]) -> None:
+        """Read and verify the entries with these hashes, once: they never change."""
+        sql = "SELECT counter, hash, body FROM entries WHERE hash IN (SELECT value FROM json_each(?))"
+        for counter, hash_, body in self._file.rows(sql, (json.dumps(hashes),)) if hashes else ():
             try:
-                raw = json.loads(body)
-            except ValueError:
+                raw = {**json.loads(body), "counter": counter, "hash": hash_}
+            except (ValueError, TypeError):
                 raw = {}
-            yield Entry.from_json({**raw, "counter": counter, "hash": hash_}, where)
+            self._verified[hash_] = Entry.from_json(raw, f"{shown(self.path)}: entry {counter}")
 
 
 def _exceeded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import sqlite3
 from pathlib import Path
 
@@ -102,6 +103,23 @@ def test_data_sets_that_share_no_record_pay_each_for_itself(ledger: Ledger) -> N
     assert len({row.lineage for row in ledger.data_sets()}) == 1
 
 
+def test_histories_are_those_of_data_sets_that_hang_together_by_records(ledger: Ledger) -> None:
+    chance, spent, sets = random.Random(5), {}, {}
+    for _ in range(25):
+        names = frozenset(chance.sample(range(90), chance.randint(1, 4)))
+        data_set = ledger.data_set(records(*map(str, names)))
+        sets[data_set], steps = names, chance.randint(1, 9)
+        charge(ledger, data_set, steps)
+        spent[data_set] = spent.get(data_set, 0) + steps
+    for data_set, names in sets.items():
+        reached = set(names)
+        while reached < (more := reached.union(*(each for each in sets.values() if each & reached))):
+            reached = more
+        expected = sum(steps for other, steps in spent.items() if sets[other] <= reached)
+        assert ledger.history(data_set) == (Spend(1.0, 1.0, expected),)
+    assert 1 < len({row.lineage for row in ledger.data_sets()}) < 25
+
+
 def test_the_ledger_holds_no_digest_of_a_record(ledger: Ledger) -> None:
     secret = records("a very telling name of a record")
     ledger.data_set(secret)
@@ -151,8 +169,9 @@ def test_entries_are_neither_changed_nor_removed(ledger: Ledger) -> None:
         by_hand.execute("DROP TRIGGER entries_keep")
         by_hand.execute("UPDATE entries SET body = replace(body, '[[1.0,1.0,5]]', '[[1.0,1.0,1]]')")
     by_hand.close()
-    with pytest.raises(StoreError, match="entry 1: is not as it was written"):
-        charge(ledger, data_set)
+    with Ledger(ledger.path) as changed, pytest.raises(StoreError, match="entry 1: is not as it was written"):
+        charge(changed, data_set)
+    assert charge(ledger, data_set).epsilon_after == 6  # who read it before knows better
 
 
 def test_what_is_put_back_keeps_its_number_where_it_can(ledger: Ledger, tmp_path: Path) -> None:
