@@ -52,7 +52,7 @@ def values_of(node: str, streams: tuple[Stream, ...], seed: int) -> dict[str, li
 
 
 class Rehearsal:
-    """A cohort, what each of its nodes contributes, and what each remembers."""
+    """A cohort, what each of its nodes contributes, and what each remembers. Each round is of another model."""
 
     def __init__(self, count: int, *, streams=STREAMS, prg=Prg.AES_256_CTR, seed=0) -> None:
         self.manifest, self.identities = cohort_of(count)
@@ -69,7 +69,7 @@ class Rehearsal:
             "purpose": "update",
             "attempt": 0,
             "cohort_digest": self.manifest.digest,
-            "state_digest": bytes(32),
+            "state_digest": self.round.to_bytes(32, "big"),
             "prev_result": b"",
             "threshold": self.threshold,
             "min_survivors": self.threshold,
@@ -92,7 +92,7 @@ class Rehearsal:
             "round": self.round,
             "purpose": "update",
             "streams": self.streams,
-            "state_digest": bytes(32),
+            "state_digest": self.round.to_bytes(32, "big"),
             "prev_result": b"",
             "min_survivors": self.threshold,
         }

@@ -251,6 +251,9 @@ def test_nothing_leaves_when_the_memory_cannot_be_written(rehearsal):
         def released(self, *triple):
             return None
 
+        def survivors(self, *model):
+            return None
+
     rehearsal.memories["n00"] = Full()
     coordinator, nodes = session_of(rehearsal, 4)
     secrets = buffers(nodes["n00"])

@@ -262,7 +262,8 @@ class Coordinator(RuleBasedStateMachine):
         return sums
 
     def check_not_wedged(self):
-        """Those who released refuse this round; when nobody did it completes, and the next round does anyway."""
+        """Those who released refuse this round; when nobody did it completes, and the next round, from another model,
+        does anyway."""
         again = Relay(self.lab, self.lab.config(attempt=99), {n: self.lab.node(n) for n in self.lab.names})
         for node in self.honest:
             if self.releases[node]:
@@ -271,8 +272,9 @@ class Coordinator(RuleBasedStateMachine):
         everybody = {frozenset(self.lab.names)}
         if not any(self.releases.values()):
             assert Knowledge(again.run()).learned_sums() == everybody
-        nodes = {n: self.lab.node(n, round=2) for n in self.lab.names}
-        following = Relay(self.lab, self.lab.config(round=2), nodes).run()
+        model = bytes([2]) * 32
+        nodes = {n: self.lab.node(n, round=2, state_digest=model) for n in self.lab.names}
+        following = Relay(self.lab, self.lab.config(round=2, global_state_digest=model), nodes).run()
         assert Knowledge(following).learned_sums() == everybody
 
 
