@@ -31,7 +31,7 @@ def prv_epsilon(history: Sequence[Spend], delta: float, rough: float) -> float |
     steps = sum(spend.steps for spend in history)
     half = _half_width(history, DELTA_ERROR * delta, steps)
     per_point = math.sqrt(steps * math.log(12 / (DELTA_ERROR * delta)) / 2)  # error / mesh, their theorem 5.5
-    finest = 2 * half * per_point / MOST_POINTS
+    finest = 2 * half * per_point / (MOST_POINTS - 2)
     found: float | None = None
     while True:
         error = max(min(max(RELATIVE_ERROR * rough, LEAST_ERROR), MOST_ERROR), finest)
