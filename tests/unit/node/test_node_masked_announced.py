@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from fedsecure.crypto.signatures import ephemeral_identity
@@ -11,6 +13,8 @@ from fedsecure.policy import Policy
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masked import masked_streams
 from fedsecure.secagg.results import SessionResult, result_digest
+from fedsecure.tensors import Tensors
+from fedsecure.wire.codec import Payload, encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.log.masks import MaskedSum
 from fedsecure_node.masking.announced import check_announced_sum, last_masked
@@ -183,7 +187,6 @@ def test_a_result_in_a_run_without_masks(node, manifest):
 
 
 def test_a_contribution_is_compared_with_its_record_before_it_is_masked(node, manifest):
-    from fedsecure.wire.codec import Payload, encode_contribution
     from fedsecure_node.log.releases import Release
 
     streams = masked_streams(node.method.schema("statistics"), method="fedaf", exchange="statistics", nodes=3)
@@ -198,3 +201,59 @@ def test_a_contribution_is_compared_with_its_record_before_it_is_masked(node, ma
     newer = MaskedSum(manifest.model_copy(update={"version": 2}), streams, "fedaf", 3)
     with pytest.raises(SecAggError, match="^BAD_COHORT: release 1 is for version 1 of the cohort, pinned is version 2"):
         prepare(payload, newer, release)
+
+
+# the model of a round after one that was skipped
+
+ONE, TWO, THREE = (letter * 64 for letter in "abc")
+
+
+@pytest.fixture
+def computed(node):
+    """``computed(exchange, round, broadcast)``: what the node contributed, and from which model."""
+
+    def finish(exchange, round_, broadcast):
+        payload = encode_contribution(node.contribution(exchange, round_))
+        about = {"payload": payload, "before": "", "local": Tensors(), "now_ms": 3}
+        node.store.runs.finish(node.key(exchange, round_), broadcast=broadcast, **about)
+
+    return finish
+
+
+@pytest.mark.parametrize(
+    ("announced", "broadcast", "words"),
+    [
+        ((1, 0), THREE, None),
+        ((1, 0), ONE, "the same model as in round 1, for another masked sum"),
+        ((1, 0), TWO, "the same model as in round 2, for another masked sum"),
+        ((0, 0), TWO, None),  # the sum of round 2 was lost
+        ((0, 0), THREE, "another model than in round 2, and announces no sum since"),
+        ((0, 0), ONE, "another model than in round 2, and announces no sum since"),
+        (None, ONE, "another model than in round 2, and announces no sum since"),
+    ],
+)
+def test_the_model_after_a_sum_is_another_and_after_a_lost_one_the_same(node, computed, announced, broadcast, words):
+    computed("statistics", 0, ONE)
+    computed("statistics", 1, TWO)
+    check = partial(node.store.runs.check_model, node.key("statistics", 2), broadcast, announced)
+    if words is None:
+        check()
+    else:
+        with pytest.raises(RemoteProtocolError, match=words):
+            check()
+
+
+def test_rounds_that_were_skipped_in_a_row_have_one_model(node, computed):
+    computed("statistics", 0, ONE)
+    computed("statistics", 1, ONE)
+    node.store.runs.check_model(node.key("statistics", 2), ONE, None)
+    node.store.runs.check_model(node.key("statistics", 1), ONE, None)  # asked for again
+
+
+def test_a_later_exchange_of_a_round_that_was_skipped_may_have_another_model(node, computed):
+    """The exchanges before it went into the model."""
+    computed("condensation", 0, ONE)
+    node.store.runs.check_model(node.key("condensation", 1), TWO, (0, 0))
+    node.store.runs.check_model(node.key("condensation", 1), ONE, (0, 0))
+    with pytest.raises(RemoteProtocolError, match="the same model as in round 1"):
+        node.store.runs.check_model(node.key("condensation", 1), ONE, (0, 1))
