@@ -94,6 +94,11 @@ class SecAggError(FedSecureError):
     exit_code = 14
     grpc_status = "ABORTED"
 
+    def __init__(self, message: str, *, hint: str = "", peer: str = "") -> None:
+        """``peer``: the other node whose shares the one that raises this cannot open."""
+        super().__init__(message, hint=hint)
+        self.peer = peer
+
 
 class DataError(FedSecureError):
     """Records, tensors or files of data are not what the plan's schema asks for. Names the tensor or file."""

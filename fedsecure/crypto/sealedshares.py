@@ -73,4 +73,5 @@ def _bad(sender: str, receiver: str, fault: str) -> SecAggError:
     return SecAggError(
         f"BAD_SHARE: the sealed shares from {sender[:80]} to {receiver[:80]} {fault}",
         hint="the coordinator showed the two nodes different sessions, or one of them is faulty",
+        peer=sender,
     )

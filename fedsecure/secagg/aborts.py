@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.codec import decode, fault
+from fedsecure.secagg.codec import check_node, decode, fault
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 __all__ = ["MAX_ABORT_BYTES", "Abort", "AbortCode", "abort_bytes", "code_of", "parse_abort"]
@@ -56,11 +57,23 @@ _SYNONYMS = {"TOO_FEW_SHARES": AbortCode.TOO_FEW_NODES}
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """A node's word that it left a session. ``transcript``: T3, T1 or empty, as far as there was one."""
+    """A node's word that it left a session. ``transcript``: T3, T1 or empty, as far as there was one. ``peer``: whose
+    sealed shares it says it cannot open, or empty."""
 
     code: AbortCode
     transcript: bytes
     detail: str
+    peer: str = ""
+
+    def reason(self, node: str, nodes: Collection[str]) -> str:
+        """In words, of the node that sent it to whom it is a session of ``nodes``. Of two of them one is at fault for
+        shares that do not open, and nobody else can tell which."""
+        if self.code is AbortCode.BAD_SHARE and self.peer in nodes and self.peer != node:
+            return (
+                f"{self.code.name}: the shares from {self.peer} to {node} cannot be opened by {node}: {self.peer} or "
+                f"{node} is at fault"
+            )
+        return f"{self.code.name}: {self.detail}"
 
 
 def code_of(error: BaseException) -> AbortCode:
@@ -70,9 +83,12 @@ def code_of(error: BaseException) -> AbortCode:
 
 
 def abort_bytes(error: BaseException, transcript: bytes = b"") -> bytes:
-    """The ``Abort`` message for ``error``: its code and that code's fixed words, none of the error's own."""
+    """The ``Abort`` message for ``error``: its code, that code's fixed words, none of the error's own, and the name of
+    the node whose shares did not open, if that is why."""
     code = code_of(error)
-    return pb.Abort(transcript=transcript, code=f"ABORT_CODE_{code.name}", detail=_WORDS[code]).SerializeToString()
+    peer = error.peer if isinstance(error, SecAggError) and code is AbortCode.BAD_SHARE else ""
+    message = pb.Abort(transcript=transcript, code=f"ABORT_CODE_{code.name}", detail=_WORDS[code], peer=peer)
+    return message.SerializeToString()
 
 
 def parse_abort(data: bytes) -> Abort:
@@ -81,4 +97,5 @@ def parse_abort(data: bytes) -> Abort:
     if len(message.transcript) not in {0, 32}:
         raise fault("BAD_TRANSCRIPT", f"an abort's transcript has {len(message.transcript)} bytes (allowed: 0, 32)")
     code = AbortCode(message.code) if message.code in AbortCode._value2member_map_ else AbortCode.UNSPECIFIED
-    return Abort(code, message.transcript, _WORDS[code])
+    peer = check_node(message.peer, "an abort", "BAD_TRANSCRIPT") if message.peer else ""
+    return Abort(code, message.transcript, _WORDS[code], peer)

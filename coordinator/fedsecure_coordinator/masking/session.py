@@ -203,7 +203,7 @@ class Session:
             self.spent.add(node)
         elif told.code is AbortCode.REPLAYED:
             self.worn.add(node)
-        self._drop(node, f"{told.code.name}: {told.detail}")
+        self._drop(node, told.reason(node, self.invited))
 
     def upload(self, node: str, messages: Iterable[pb.MaskedMessage], gone: Callable[[], bool]) -> int:
         """Take a node's masked vectors; returns their bytes, or 0 when they were taken before.

@@ -245,11 +245,13 @@ class Result(_message.Message):
     def __init__(self, transcript3: _Optional[bytes] = ..., sum_sha256: _Optional[_Iterable[bytes]] = ..., u3: _Optional[_Iterable[str]] = ..., next_state_digest: _Optional[bytes] = ..., round: _Optional[int] = ..., purpose: _Optional[str] = ...) -> None: ...
 
 class Abort(_message.Message):
-    __slots__ = ("transcript", "code", "detail")
+    __slots__ = ("transcript", "code", "detail", "peer")
     TRANSCRIPT_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
     transcript: bytes
     code: AbortCode
     detail: str
-    def __init__(self, transcript: _Optional[bytes] = ..., code: _Optional[_Union[AbortCode, str]] = ..., detail: _Optional[str] = ...) -> None: ...
+    peer: str
+    def __init__(self, transcript: _Optional[bytes] = ..., code: _Optional[_Union[AbortCode, str]] = ..., detail: _Optional[str] = ..., peer: _Optional[str] = ...) -> None: ...

@@ -158,6 +158,19 @@ def test_a_node_that_aborts_is_out_with_its_code(in_leg):
         run.calls.answer(pb.LegAnswer(**about(due, "d"), leg=2, abort=bytes(4096)))
 
 
+@pytest.mark.parametrize(("peer", "fair"), [("b", True), ("", False), ("d", False), ("stranger", False)])
+def test_of_shares_that_do_not_open_sender_and_receiver_are_named(in_leg, peer, fair):
+    """Neither is said to be the one: not the receiver for saying so, and not whom it names."""
+    run = in_leg(2)
+    told = abort_bytes(SecAggError("BAD_SHARE: what the node alone knows", peer=peer))
+    run.calls.answer(pb.LegAnswer(**about(run.leg("d"), "d"), leg=2, abort=told))
+    run.vanish = {"d": 0}
+    run.pump(run.digest, lambda: run.ended(run.digest), tick_ms=0)
+    (why,) = details(run.office, "masked-sum")[0]["dropped"].values()
+    words = "the shares from b to d cannot be opened by d: b or d is at fault"
+    assert why == f"BAD_SHARE: {words if fair else 'shares do not open, or do not give the secret that was advertised'}"
+
+
 @pytest.mark.parametrize("leg", [0, 1, 2])
 def test_nobody_is_waited_for_where_the_sum_cannot_have_its_nodes_any_more(in_leg, leg):
     """All four must be in the sum, by the plan; three would do to unmask it. No clock goes on."""

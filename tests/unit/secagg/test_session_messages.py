@@ -257,6 +257,19 @@ def test_an_abort_carries_fixed_words_and_none_of_the_error(code):
     assert abort.detail
 
 
+@pytest.mark.parametrize("code", AbortCode)
+def test_only_shares_that_do_not_open_name_a_peer(code):
+    """... and nobody is named but a node of the session, and not by itself."""
+    abort = messages.parse_abort(messages.abort_bytes(SecAggError(f"{code.name}: no", peer="n01")))
+    named = code is AbortCode.BAD_SHARE
+    assert abort.peer == ("n01" if named else "")
+    assert ("n01 or n02 is at fault" in abort.reason("n02", ("n01", "n02"))) is named
+    for node, nodes in (("n01", ("n01", "n02")), ("n02", ("n02", "n03"))):
+        assert abort.reason(node, nodes) == f"{code.name}: {abort.detail}"
+    with pytest.raises(SecAggError, match=r"^BAD_TRANSCRIPT: an abort names a malformed node id"):
+        messages.parse_abort(pb.Abort(code="ABORT_CODE_BAD_SHARE", peer="<b>").SerializeToString())
+
+
 def test_what_is_no_code_is_unspecified():
     assert messages.code_of(SecAggError("something else")) is AbortCode.UNSPECIFIED
     assert messages.code_of(StoreError("BAD_KEY: the disk")) is AbortCode.UNSPECIFIED

@@ -215,7 +215,9 @@ def test_an_inbox_must_be_that_of_its_list(rehearsal):
     assert refusal(nodes["n01"], 2, inbox(sealed, ("n00", "n02", "n03"))) == "BAD_TRANSCRIPT"
     del sealed["n03"]
     swapped = dict(zip(("n00", "n02"), sealed.values(), strict=True))
-    assert refusal(nodes["n03"], 2, inbox(swapped, ("n00", "n02", "n03"))) == "BAD_SHARE"
+    with pytest.raises(SecAggError, match=r"^BAD_SHARE: ") as caught:
+        nodes["n03"].mask(inbox(swapped, ("n00", "n02", "n03")))
+    assert parse_abort(abort_bytes(caught.value)).peer in swapped
 
 
 def test_an_inbox_below_the_threshold_is_refused(rehearsal):
