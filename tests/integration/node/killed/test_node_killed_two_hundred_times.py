@@ -1,0 +1,170 @@
+"""A node that is killed (kill -9) two hundred times while it works on a private run: what was made of its records never
+passes what the ledger says, and the ledger never passes the cap."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+from fedsecure.crypto.signatures import generate_identity
+from fedsecure.data.dataset import Dataset
+from fedsecure.data.export import save_npz
+from fedsecure.methods import build_method
+from fedsecure.plan import Plan
+from fedsecure.privacy.accounting import epsilon
+from fedsecure.privacy.costs import count_spend, spends
+from fedsecure.privacy.ledger import Ledger
+from fedsecure.privacy.spend import Spend
+from fedsecure_node.assemble import open_log
+from fedsecure_node.log.budget import check_not_rolled_back
+from fedsecure_node.log.releases import fold
+from fedsecure_node.settings import NodeSettings
+from fedsecure_node.store.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from killed_nodes import SPENT, evidence, rounds_of_a_node, start
+
+KILLS = 200
+RECORDS = 40
+#: What the whole plan fits into; what the institution lowers it to once the run has begun; and how much more it grants
+#: whenever that is spent.
+WHOLE, CAP, MORE = 100.0, 1.5, 1.3
+DELTA = 1e-4
+CLASSES = ("a", "b")
+#: All records in every step: epsilon has an exact formula, which takes no time.
+PLAN = {
+    "format": 1,
+    "name": "killed",
+    "rounds": 1000,
+    "task": {"kind": "image", "classes": CLASSES, "shape": [1, 4, 4]},
+    "model": {"name": "mlp", "hidden": [4]},
+    "method": {"name": "fedavg", "local_steps": 1},
+    "privacy": {"kind": "dp-sgd", "sigma": 20.0, "batch": 64, "steps": 2, "count_sigma": 20.0},
+    "cohort": {"min_nodes": 1},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A node that approved and joined the plan, with all that a coordinator would send."""
+    generate_identity(tmp_path / "identity.key")
+    rng = np.random.default_rng(0)
+    y = np.arange(RECORDS, dtype=np.int64) % 2
+    save_npz(Dataset(rng.random((RECORDS, 1, 4, 4), dtype=np.float32), y, CLASSES), tmp_path / "records.npz")
+    plan = Plan.model_validate_json(json.dumps(PLAN))
+    (tmp_path / "plan.json").write_bytes(plan.canonical())
+    method = build_method(plan)
+    (tmp_path / "broadcast.bin").write_bytes(method.broadcast("round", method.init_server(1)).to_bytes())
+    (tmp_path / "uploads").mkdir()
+    settings = {
+        "format": 1,
+        "node": "hospital-a",
+        "federation": "heart",
+        "coordinator": "localhost:1",
+        "store": str(tmp_path / "store"),
+        "policy": str(tmp_path / "policy.toml"),
+        "identity": str(tmp_path / "identity.key"),
+        "data": {"kind": "npz", "path": str(tmp_path / "records.npz")},
+    }
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    policy(tmp_path, WHOLE)
+    with Store(tmp_path / "store") as store:
+        store.plans.record(plan, plan.digest(), "running", 1)
+        store.plans.decide(plan.digest(), "approved", by="a person", reason="", now_ms=2)
+        store.runs.join(plan.digest(), 3)
+    return tmp_path
+
+
+def policy(folder: Path, cap: float) -> None:
+    rules: dict[str, Any] = {
+        "format": 1,
+        "plans": {"methods": ["fedavg"], "min_nodes": 1, "min_records": 1, "min_records_per_class": 1},
+        "privacy": {"epsilon": cap, "delta": DELTA},
+    }
+    rules["plans"]["max_rounds"] = 1000
+    rules["release"] = {"max_bytes_per_run": 2**40}
+    (folder / "policy.toml").write_text(tomli_w.dumps(rules))
+
+
+def plan_of(folder: Path) -> Plan:
+    return Plan.model_validate_json((folder / "plan.json").read_bytes())
+
+
+def spent(folder: Path) -> tuple[Spend, ...]:
+    with Ledger(folder / "store" / "ledger.db") as ledger:
+        return ledger.history(ledger.data_sets()[0].id)
+
+
+def check_books(folder: Path, cap: float) -> None:
+    """The ledger pays for everything that was begun, and for no more than the cap."""
+    plan = plan_of(folder)
+    made = Counter(int(line.split()[0]) for line in evidence(folder))
+    with Ledger(folder / "store" / "ledger.db") as ledger:
+        entries = ledger.entries()
+    paid = Counter(entry.what.round for entry in entries if entry.what.exchange == "round")
+    assert all(paid[round_] >= times for round_, times in made.items()), "computed without having paid"
+    assert entries[0].what.exchange == "counting"
+    assert epsilon(spent(folder), DELTA) <= cap
+    cost = spends(plan, "round", 0, RECORDS, (20, 20))
+    expected = [count_spend(plan.privacy)] * (len(entries) - sum(paid.values())) + [*cost] * sum(paid.values())
+    assert epsilon(spent(folder), DELTA) == pytest.approx(epsilon(expected, DELTA))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_hundred_kills(folder: Path) -> None:
+    cap, budgets, chance, pause = WHOLE, 0, random.Random(5), 0.0
+    for kill in range(KILLS):
+        node = start(folder, rounds_of_a_node)
+        assert node.ready.recv() == "ready"
+        if kill == 0:  # how long a process takes for its first two exchanges on this machine
+            began = time.monotonic()
+            while len(list((folder / "uploads").iterdir())) < 2:
+                time.sleep(0.005)
+            pause = time.monotonic() - began
+            cap = CAP
+            policy(folder, cap)
+        time.sleep(chance.uniform(0, pause))
+        how = node.kill()
+        assert how in (-9, SPENT), how
+        if how == SPENT:
+            check_books(folder, cap)
+            one = spends(plan_of(folder), "round", 0, RECORDS, (20, 20))
+            assert epsilon((*spent(folder), *one), DELTA) > cap, "it was refused too early"
+            cap, budgets = cap * MORE, budgets + 1
+            policy(folder, cap)
+        if kill % 20 == 0 and (folder / "store" / "ledger.db").exists():
+            check_books(folder, cap)
+    check_books(folder, cap)
+    check_releases(folder)
+    made = Counter(int(line.split()[0]) for line in evidence(folder))
+    assert len(made) >= 10, "killed before it could compute"
+    assert max(made.values()) >= 2, "never killed between paying and keeping"
+    assert budgets, "the cap was never reached"
+
+
+def check_releases(folder: Path) -> None:
+    """One release for each round, with the epsilon of the ledger as it was; and a log that the ledger is not behind."""
+    settings = NodeSettings.model_validate_json((folder / "settings.json").read_bytes())
+    with Store(settings.store) as store, Ledger(settings.ledger) as ledger:
+        log = open_log(store, settings)
+        log.recover()
+        check_not_rolled_back(ledger, log)
+        releases = list(fold(log.records()).values())
+    labels = [release.body["guarantee"] for release in releases]
+    assert {label["label"] for label in labels} == {"dp"}
+    epsilons = [label["epsilon"] for label in labels]
+    assert epsilons == sorted(epsilons)
+    assert epsilons[-1] <= epsilon(spent(folder), DELTA)
+    rounds = [release.body["round"] for release in releases]
+    assert rounds == sorted(set(rounds)), "a round was released twice"
+    assert len(list((folder / "uploads").iterdir())) >= len(rounds) - 1
