@@ -102,7 +102,7 @@ def submit(
         raise ConfigError(
             f"run {row.digest[:12]} ({row.name}): is over already: {row.phase}"
             + (f" ({row.reason})" * bool(row.reason)),
-            hint="a plan runs once: change its name or seed to run it again",
+            hint="a plan runs once: change its name or seed to run it again; under masks, its seed",
         )
     if as_json:
         emit_json({"digest": row.digest, "name": row.name, "new": new, "state": row.phase})

@@ -93,7 +93,8 @@ def _serve(
             cohorts = Cohorts(settings.store / FOLDER)
             row, _ = submit_plan(daemon.journal, path, max_nodes=settings.limits.max_nodes, cohorts=cohorts)
             if row.ended:
-                text = f"{row.name} ({row.digest[:12]}): is over already: {row.phase}; change its name or seed"
+                over = f"{row.name} ({row.digest[:12]}): is over already: {row.phase}"
+                text = f"{over}; change its name or seed; under masks, its seed"
                 progress.line(text, {"event": "over", "run": row.digest, "state": row.phase}, "warning")
         where = f"{settings.listen.rpartition(':')[0]}:{daemon.port}"
         progress.line(

@@ -242,7 +242,7 @@ class Gate:
             body = release_body(
                 plan, key, payload, contribution, method.schema(key.exchange),
                 destination=destination, policy_digest=policy.digest, guarantee=guarantee, audit=NOT_AUDITED,
-                class_floor=policy.policy.plans.min_records_per_class, masks=masks,
+                class_floor=policy.policy.plans.min_records_per_class, masks=masks, broadcast=finished.broadcast,
             )  # fmt: skip
             record = self._log.append("release", body, only_if=lambda _: None)
             release = self._log.releases()[record.seq]

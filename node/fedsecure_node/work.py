@@ -19,6 +19,7 @@ from fedsecure_node.link.broadcasts import check_announced, read_broadcast
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.masks import leaving
 from fedsecure_node.log.releases import STATE_WORDS, Release
+from fedsecure_node.masking.repeats import Repeats
 from fedsecure_node.masking.settling import settle_sums
 from fedsecure_node.masking.terms import MaskTerms, Terms
 from fedsecure_node.plans.approvals import Verdict, standing
@@ -79,6 +80,7 @@ class ExchangeDesk:
         self._node = node_id
         self._watch = watch
         self._terms = terms
+        self._repeats = Repeats(store.marks)
         self._build = build_method
         self._spending = spending
         self._device = device
@@ -159,9 +161,11 @@ class ExchangeDesk:
         what it computed may have been seen; what is kept is never computed again."""
         key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
         self._store.runs.check_order(key)
-        if task.terms.masks is not None:
+        schema, masks = method.broadcast_schema(key.exchange), task.terms.masks
+        is_of_model = masks is not None and bool(schema.released)  # else it is the same in every round and run
+        if is_of_model:
             self._store.runs.check_model(key, task.work.broadcast_digest, task.terms.announced)
-        schema = method.broadcast_schema(key.exchange)
+            self._repeats.check_model(key, task.work.broadcast_digest)
         check_announced(task.work.broadcast_bytes, schema, policy)
         raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
         broadcast = read_broadcast(raw, task.work.broadcast_digest, schema, policy)
@@ -177,8 +181,9 @@ class ExchangeDesk:
             self._reporter.say("late", f"{plan.name}, {key}: the deadline passed before it was computed")
             return None
         payload = encode_contribution(contribution)
-        masks = task.terms.masks
         self._gate.check(plan, method, key, payload, part.counts, policy, records=part.records, masks=masks)
+        if masks is not None and is_of_model:
+            self._repeats.take(key, task.work.broadcast_digest, payload, masks)
         return self._store.runs.finish(
             key, broadcast=task.work.broadcast_digest, payload=payload, before=before, local=local, now_ms=now_ms()
         )

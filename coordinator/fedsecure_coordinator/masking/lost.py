@@ -23,7 +23,7 @@ WORN = (
     "session after session?)"
 )
 #: What is left to a run whose last round is lost.
-SUBMIT = "submit the plan again under another name or seed"
+SUBMIT = "submit the plan again with another seed"
 #: The leg in which survivors are confirmed: once it is over, shares are asked for.
 CONFIRMED = 3
 

@@ -53,7 +53,7 @@ def decide(plan: Plan, method: Method, cohorts: Cohorts) -> Masks | None:
         return _masks(plan, method, manifest)
     if plan.secagg == "optional":
         return None
-    raise CannotMask(f"{_none(plan)}: {_ADD}, then submit the plan under another name or seed")
+    raise CannotMask(f"{_none(plan)}: {_ADD}, then submit the plan with another seed")
 
 
 def require_manifest(plan: Plan, cohorts: Cohorts) -> None:

@@ -12,6 +12,8 @@ from fedsecure.locks import daemon_lock
 from fedsecure.privacy.ledger import Ledger
 from fedsecure_node.assemble import open_log
 from fedsecure_node.log.budget import readable_charges
+from fedsecure_node.log.chain import read_log, readable
+from fedsecure_node.masking.repeats import marks_told
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store.store import Store
 
@@ -32,7 +34,8 @@ class Forgotten:
 
 def forget_log(settings: NodeSettings, *, reason: str, by: str) -> Forgotten:
     """Begin a new log whose first record tells that the old one is forgotten; what is left of it is kept beside, and
-    what it tells of spent budgets is put into the privacy ledger.
+    what it tells of spent budgets is put into the privacy ledger, and what it tells of masked sums is kept in the
+    store, so that nothing goes into a second one.
 
     Raises ``LocalProtocolError`` when the log is whole, ``ConfigError`` while a daemon uses the store or without a
     reason.
@@ -43,8 +46,10 @@ def forget_log(settings: NodeSettings, *, reason: str, by: str) -> Forgotten:
     with Store(settings.store) as store, daemon_lock(store.folder, "node"):
         body = open_log(store, settings).begin_anew(by=by, reason=text).body
         check = partial(verify, load_identity(settings.identity).public_bytes)
-        charges = readable_charges(store.folder / body["kept"], check) if body["kept"] else []
-        if charges:
+        records = readable(read_log(store.folder / body["kept"]), check) if body["kept"] else []
+        for run, marks in marks_told(records).items():
+            store.marks.keep(run, marks)
+        if charges := readable_charges(records):
             with Ledger(settings.ledger) as ledger:
                 ledger.restore(charges)
     return Forgotten(body["by"], body["reason"], body["fault"], body["kept"], exists(settings.ledger))

@@ -6,15 +6,14 @@ log (another node's entries; one of a crash in between, which ``catch_up`` write
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from fedsecure.errors import PrivacyBudgetExceeded, ReleaseLogError
 from fedsecure.files import shown
 from fedsecure.privacy.entries import Entry
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.text import counted
-from fedsecure_node.log.chain import CHARGED, GENESIS, Record, Verifier, parse_line, read_log
+from fedsecure_node.log.chain import CHARGED, Record
 from fedsecure_node.log.charges import Charged, charged
 from fedsecure_node.log.releaselog import ReleaseLog
 
@@ -59,16 +58,13 @@ def restore_ledger(ledger: Ledger, log: ReleaseLog) -> list[Entry]:
     return ledger.restore(each.entry for each in log.charges().values())
 
 
-def readable_charges(path: Path, check: Verifier) -> list[Entry]:
-    """The entries that a damaged log still tells of: up to the first record that does not verify."""
+def readable_charges(records: Iterable[Record]) -> list[Entry]:
+    """The entries that the readable records of a damaged log tell of, up to the first that is malformed."""
     found: list[Entry] = []
-    seq, previous = 0, GENESIS
-    for line in read_log(path).split(b"\n"):
+    for record in records:
         try:
-            record = parse_line(line, seq + 1, previous, check)
             if record.kind == CHARGED:
                 found.append(charged(record).entry)
         except ReleaseLogError:
             break
-        seq, previous = record.seq, record.hash
     return found

@@ -44,6 +44,7 @@ __all__ = [
     "log_fault",
     "parse_line",
     "read_log",
+    "readable",
     "scan",
     "verify_log",
 ]
@@ -208,6 +209,20 @@ def scan(data: bytes, check: Verifier, after: tuple[int, str] = (0, GENESIS)) ->
         records.append(record)
         seq, previous, start, at = record.seq, record.hash, at, end + 1
     return Scan(tuple(records), at, data[at:], data[start:at], hashlib.sha256(data[:at]))
+
+
+def readable(data: bytes, check: Verifier) -> list[Record]:
+    """The records of a log that may be damaged: those before the first that does not verify."""
+    found: list[Record] = []
+    seq, previous = 0, GENESIS
+    for line in data.split(b"\n"):
+        try:
+            record = parse_line(line, seq + 1, previous, check)
+        except ReleaseLogError:
+            break
+        found.append(record)
+        seq, previous = record.seq, record.hash
+    return found
 
 
 def check_head(found: Scan, head: Head | None, check: Verifier) -> None:

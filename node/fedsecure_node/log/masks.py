@@ -53,9 +53,9 @@ class MaskedSum:
         """``a masked sum of at least 4 of 5 nodes``."""
         return f"a masked sum of at least {self.least} of {self.nodes} nodes"
 
-    def to_json(self, whole: Payload) -> dict[str, Any]:
+    def to_json(self, whole: Payload, broadcast: str = "") -> dict[str, Any]:
         """The ``secagg`` object of a release's record. ``whole``: both halves, of which the summed one stays here as it
-        is; ``kept`` names the file of both in the store."""
+        is; ``kept`` names the file of both in the store. ``broadcast``: SHA-256 of what they were made from."""
         return {
             "cohort": {
                 "name": self.manifest.cohort,
@@ -66,6 +66,7 @@ class MaskedSum:
             },
             "least": self.least,
             "streams": [_stream(stream) for stream in self.streams],
+            "broadcast": broadcast,
             "summed": {"sha256": hashlib.sha256(whole.summed).hexdigest(), "bytes": len(whole.summed)},
             "kept": whole.digest(),
             "learns": list(coordinator_learns(self.method, self.streams, self.limits)),

@@ -98,11 +98,13 @@ def release_body(
     audit: str,
     class_floor: int,
     masks: MaskedSum | None = None,
+    broadcast: str = "",
 ) -> Mapping[str, Any]:
     """The ``release`` record's own fields, derived from the exact bytes of the contribution; ``class_floor``: the
     policy's ``plans.min_records_per_class`` that it was checked against. Under ``masks``, ``payload`` is what leaves,
-    without the summed half, and ``secagg`` says where that goes."""
-    secagg = {} if masks is None else {"secagg": masks.to_json(payload)}
+    without the summed half, and ``secagg`` says where that goes, and from which
+    ``broadcast`` (SHA-256) it was made."""
+    secagg = {} if masks is None else {"secagg": masks.to_json(payload, broadcast)}
     payload = leaving(payload, masks)
     return {
         "plan": {"digest": key.plan, "name": plan.name, "method": plan.method.name, "preset": plan.preset},

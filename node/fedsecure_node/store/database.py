@@ -72,6 +72,7 @@ CREATE TABLE IF NOT EXISTS unmasked (
   experiment TEXT NOT NULL, purpose TEXT NOT NULL, model BLOB NOT NULL, survivors TEXT NOT NULL,
   PRIMARY KEY (experiment, purpose, model)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS marks (mark TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (mark, run)) STRICT;
 """
 
 

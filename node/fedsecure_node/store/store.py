@@ -1,11 +1,11 @@
 """The node's store: one private folder with everything that must outlive the process.
 
 ``store.db`` (plans, decisions, runs, private seeds, exchanges, noisy counts of records, counts of refused queries,
-trusted manifests of cohorts, sessions of masked sums, the log's signed head), ``local/`` (local state, never leaves),
-``serving/`` (shared parameters of runs that are over, to answer queries with), ``releases/`` (the exact bytes that left
-or wait to, and whole contributions of which a half leaves under masks), ``policies/`` (each policy that a release or an
-answer was checked against) and ``releases.jsonl`` (the signed log). Everything is durable before it is acknowledged to
-anyone.
+trusted manifests of cohorts, sessions of masked sums, marks of what went into them, the log's signed head), ``local/``
+(local state, never leaves), ``serving/`` (shared parameters of runs that are over, to answer queries with),
+``releases/`` (the exact bytes that left or wait to, and whole contributions of which a half leaves under masks),
+``policies/`` (each policy that a release or an answer was checked against) and ``releases.jsonl`` (the signed log).
+Everything is durable before it is acknowledged to anyone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fedsecure.files import exists, faults, private_folder, remove_unfinished, w
 from fedsecure_node.log.chain import Head
 from fedsecure_node.store.countbook import CountBook
 from fedsecure_node.store.database import Database
+from fedsecure_node.store.markbook import MarkBook
 from fedsecure_node.store.pinbook import PinBook
 from fedsecure_node.store.planbook import PlanBook
 from fedsecure_node.store.refusalbook import RefusalBook
@@ -73,6 +74,7 @@ class Store:
         self.serving = ServingBook(self.database, folder)
         self.refusals = RefusalBook(self.database)
         self.sessions = SessionBook(self.database)
+        self.marks = MarkBook(self.database)
         self._policies = private_folder(folder / "policies")
         self._place, self._file = _identity(folder), _identity(self.database.path)
 

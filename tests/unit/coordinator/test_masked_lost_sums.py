@@ -19,7 +19,10 @@ from fedsecure_coordinator.views import run_summary, run_view, sentence
 START = float(server_seed(5) % 7)
 ALL = list("abcd")
 #: What ends a run that has no further round.
-TODAY = r"update: too many nodes gave their unmasking shares before the sum was kept .*: submit the plan again under"
+TODAY = (
+    r"update: too many nodes gave their unmasking shares before the sum was kept .*: submit the plan again with another "
+    "seed"
+)
 
 
 def final(office, row):
