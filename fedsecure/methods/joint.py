@@ -98,10 +98,8 @@ class JointLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.features = features
-        self.heads, self.gate = (
-            _Heads(parameters["alpha"], parameters["beta"]),
-            _Gate(parameters["xi"], parameters["bias"]),
-        )
+        self.heads = _Heads(parameters["alpha"], parameters["beta"])
+        self.gate = _Gate(parameters["xi"], parameters["bias"])
         self._index, self._constant, self._shares = index, constant, shares
 
     def forward(self, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor | None = None) -> torch.Tensor:

@@ -145,8 +145,8 @@ def test_momentum_sees_noisy_gradients_and_starts_from_zero():
 
 def test_noise_has_the_plans_size():
     ctx = linear_context(noise_source("csprng"), sigma=2.0, clip=3.0)
-    moved = [dp_sgd(Linear(), GROUPS, [torch.ones(0, 2)], ctx)["layer.weight"] for _ in range(300)]
-    assert torch.cat(moved).std().item() == pytest.approx(2.0 * 3.0 / 4, rel=0.2)
+    moved = [dp_sgd(Linear(), GROUPS, [torch.ones(0, 2)], ctx)["layer.weight"] for _ in range(150)]
+    assert torch.cat(moved).std().item() == pytest.approx(2.0 * 3.0 / 4, rel=0.25)
 
 
 class Wrapped(nn.Module):

@@ -13,7 +13,9 @@ from fedsecure.method import ServerContext, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.methods.private import MIXING_FLOOR, private_mixing
 from fedsecure.mixture.simplex import onto_simplex
+from fedsecure.privacy.costs import spends
 from fedsecure.privacy.noise import noise_source
+from fedsecure.privacy.spend import Spend, merged
 from fedsecure.tensors import Tensors
 
 
@@ -74,6 +76,34 @@ def test_privacy_that_is_not_the_plans_is_refused():
     for ours, theirs in ((plan, other), (dp_plan("fedavg"), other)):
         with pytest.raises(LocalProtocolError, match="not what was paid for"):
             update(ours, data, context(theirs, data))
+
+
+class Counting(Exact):
+    """Notes each release as (sigma, q); ``sample`` is followed by the release that it was drawn for."""
+
+    def __init__(self):
+        super().__init__()
+        self.made, self._q = [], 1.0
+
+    def add(self, sums, *, sensitivity, sigma):
+        self.made.append(Spend(sigma, self._q, 1))
+        self._q = 1.0
+        return super().add(sums, sensitivity=sensitivity, sigma=sigma)
+
+    def sample(self, records, q):
+        self._q = q
+        return super().sample(records, q)
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, "fedspm explicit, one component"])
+def test_what_is_released_is_what_is_charged(variant):
+    more = {"components": 1} if variant.endswith("component") else {}
+    plan = dp_plan(variant.split(",")[0], privacy={"batch": 7, "steps": 3, "mixing_every": 2}, **more)
+    data = records()
+    for round_ in range(3):
+        noise = Counting()
+        update(plan, data, context(plan, data, noise, records=50, round=round_))
+        assert merged(noise.made) == merged(spends(plan, exchange(plan), round_, 50, (6, 6, 6)))
 
 
 def responsibilities(count=400):
@@ -155,14 +185,14 @@ def test_private_weights_enter_the_gate_in_this_nodes_row_alone(monkeypatch):
 
 
 def test_training_learns_with_little_noise():
-    """Two hundred noisy steps tell three kinds of records apart."""
+    """Twenty-five noisy steps tell three kinds of records apart."""
     rng = np.random.default_rng(3)
     patterns = rng.uniform(0.1, 0.9, size=(3, 1, 8, 8))
     y = np.arange(600, dtype=np.int64) % 3
     x = np.clip(patterns[y] + rng.normal(0, 0.1, size=(600, 1, 8, 8)), 0, 1).astype(np.float32)
     data = Dataset(x, y, ("a", "b", "c"))
-    predict = {"lr": 0.1, "momentum": 0.9}
-    plan = dp_plan("feddrm", privacy={"batch": 100, "steps": 200, "sigma": 1.0}, predict=predict)
+    predict = {"lr": 0.3, "momentum": 0.8}
+    plan = dp_plan("feddrm", privacy={"batch": 60, "steps": 25, "sigma": 1.0}, predict=predict)
     method = build_method(plan)
     local, made = update(plan, data, context(plan, data))
     server = method.server_update(
