@@ -17,7 +17,7 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.store.sessionbook import SessionBook
 
-__all__ = ["Place", "announced_place", "check_announced_sum", "last_masked"]
+__all__ = ["Place", "announced_place", "check_announced_sum", "last_masked", "other_survivors"]
 
 #: Round and step of an exchange.
 Place = tuple[int, int]
@@ -56,8 +56,8 @@ def check_announced_sum(
 
     Raises ``RemoteProtocolError`` when it is of an exchange that is not before ``key``, or, within the round of
     ``key``, not the last one; over fewer nodes than t or ``least``, over others, not what the broadcast of ``work``
-    came from, or another sum than the one of that exchange that this node helped to unmask; ``SecAggError`` when it is
-    malformed.
+    came from, or another sum than the one of that exchange that this node helped to unmask, or said to be over others
+    than that one; ``SecAggError`` when it is malformed.
     """
     last = last_masked(method, key)
     if not work.result:
@@ -87,7 +87,19 @@ def check_announced_sum(
         raise RemoteProtocolError(
             f"{key}: the announced sum is another than the one that this node helped to unmask", hint=_HINT
         )
+    among = book.released_among(key.plan, exchange, round_) if released == result.transcript3 else None
+    if among not in (None, result.survivors):
+        raise other_survivors(key)
     return place
+
+
+def other_survivors(key: ExchangeKey) -> RemoteProtocolError:
+    """For a sum with a T3 that this node knows, said to be over other nodes than that T3 is of."""
+    return RemoteProtocolError(
+        f"{key}: the announced sum is said to be over other nodes than the one of the same transcript that this node "
+        "took part in",
+        hint=_HINT,
+    )
 
 
 def _check_members(result: SessionResult, key: ExchangeKey, manifest: CohortManifest, least: int) -> None:

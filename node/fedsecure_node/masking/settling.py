@@ -12,9 +12,9 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.absences import absence_lines, masked_rounds
-from fedsecure_node.log.chain import ANNOUNCED, CLOSED, CONFIRMED, MASKED
+from fedsecure_node.log.chain import ANNOUNCED, CLOSED, CONFIRMED, MASKED, UNMASKED
 from fedsecure_node.log.releases import Release
-from fedsecure_node.masking.announced import Place, announced_place
+from fedsecure_node.masking.announced import Place, announced_place, other_survivors
 from fedsecure_node.progress import Reporter
 
 __all__ = ["close_sums", "no_contribution", "say_differing", "settle_sums"]
@@ -26,9 +26,10 @@ _LEFT = ("masked", "confirmed", "unmasked", "announced", "unread", "unsure")
 def settle_sums(gate: Gate, reporter: Reporter, work: pb.Exchange, method: Method, key: ExchangeKey, node: str) -> None:
     """Note what ``work`` tells of the contributions before it: that the coordinator announces a sum with this node in
     it, that their exchange is over, or that its round was skipped. What is announced is noted as it is, whether or not
-    it then leads to a refusal. Raises ``RemoteProtocolError`` when a later sum was announced before, or when the sum is
-    said to hold what never left this node, or is another than those that it confirmed, and it confirmed all that it
-    sent vectors for."""
+    it then leads to a refusal; but nothing that this node knows to be false. Raises ``RemoteProtocolError`` when a
+    later sum was announced before, or when the sum is said to hold what never left this node, to be over other nodes
+    than it confirmed or unmasked by the same T3, or is another than those that it confirmed, and it confirmed all that
+    it sent vectors for."""
     ours = gate.sums.of(key.plan)
     if not ours:
         return
@@ -37,6 +38,8 @@ def settle_sums(gate: Gate, reporter: Reporter, work: pb.Exchange, method: Metho
     told = place is not None or not work.result
     skipped = [old for old in ours if told and _is_skipped(old, key, place)]
     _check_not_taken_back(skipped, key)
+    if result is not None:
+        _check_survivors((r for r in ours if _exchange(r.key) == place), result, key)
     about = _last_of(ours, place)
     if result is not None and about is not None and node in result.survivors:
         if about.state not in _LEFT:
@@ -132,6 +135,15 @@ def _announce(gate: Gate, reporter: Reporter, about: Release, result: SessionRes
     count = len(result.survivors)
     _say(reporter, "announced", about, f"the coordinator read the sum over {count} nodes that it is inside")
     say_differing(gate, reporter, about)
+
+
+def _check_survivors(contributions: Iterable[Release], result: SessionResult, key: ExchangeKey) -> None:
+    """T3 fixes U3, and this node saw both when it confirmed or unmasked a sum."""
+    for event in (event for release in contributions for event in release.events):
+        if event.kind not in (CONFIRMED, UNMASKED) or event.body["transcript3"] != result.transcript3.hex():
+            continue
+        if tuple(event.body["survivors"]) != result.survivors:
+            raise other_survivors(key)
 
 
 def _check_confirmed(about: Release, result: SessionResult, key: ExchangeKey) -> None:

@@ -100,6 +100,15 @@ class SessionBook:
         )
         return tuple(json.loads(row["survivors"])) if row else None
 
+    def released_among(self, experiment: str, purpose: str, round_: int) -> tuple[str, ...] | None:
+        """The nodes of the sum of this triple that this node helped to unmask, or ``None``."""
+        row = self._db.row(
+            "SELECT survivors FROM unmasked JOIN exchanges ON digest = experiment AND exchange = purpose"
+            " AND broadcast = lower(hex(model)) WHERE experiment = ? AND purpose = ? AND round = ?",
+            (experiment, purpose, round_),
+        )
+        return tuple(json.loads(row["survivors"])) if row else None
+
     def keep_survivors(self, experiment: str, purpose: str, model: bytes, survivors: tuple[str, ...]) -> None:
         """Keep the nodes of such a sum; the first that were kept stay."""
         values = (experiment, purpose, model, json.dumps(survivors))

@@ -81,6 +81,18 @@ def test_what_fits(node, check):
     check("condensation", 0)
 
 
+def test_a_sum_that_this_node_unmasked_is_over_the_nodes_that_it_saw(node, check):
+    """By the store alone, should the log be a new one."""
+    plan, key = node.plan.digest(), node.key("statistics")
+    made = encode_contribution(node.contribution("statistics"))
+    node.store.runs.finish(key, broadcast="ab" * 32, payload=made, before="", local=Tensors(), now_ms=3)
+    node.store.sessions.release(plan, "statistics", 0, T3)
+    node.store.sessions.keep_survivors(plan, "statistics", bytes.fromhex("cd" * 32), NAMES)  # another model
+    node.store.sessions.keep_survivors(plan, "statistics", bytes.fromhex("ab" * 32), (*NAMES, "hospital-d"))
+    with pytest.raises(RemoteProtocolError, match="said to be over other nodes than the one of the same transcript"):
+        check("condensation", 0)
+
+
 def test_rounds_that_were_skipped(node, check):
     """Announced is the last sum that there was, or none yet; within a round nothing is skipped."""
     assert check("statistics", 1, data=b"") is None

@@ -113,9 +113,9 @@ def written(node):
 def asked(node):
     """asked(exchange, round, survivors): the node is asked for an exchange; the line it says about it."""
 
-    def ask(exchange, round_, survivors=(), attempt=0, data=None, of=None):
+    def ask(exchange, round_, survivors=(), attempt=0, data=None, of=None, t3=T3):
         sum_of = round_ - (exchange == "statistics") if of is None else of
-        about = (T3, (bytes(32),), tuple(survivors), bytes(32), sum_of, "statistics")
+        about = (t3, (bytes(32),), tuple(survivors), bytes(32), sum_of, "statistics")
         result = SessionResult(*about).to_bytes() if survivors else b""
         work = pb.Exchange(exchange=exchange, round=round_, result=data or result)
         said = io.StringIO()
@@ -129,7 +129,7 @@ def states(node):
     return [release.state for release in fold(node.log.records()).values()]
 
 
-@pytest.mark.parametrize("events", [("masked",), ("masked", CONFIRMED)])
+@pytest.mark.parametrize("events", [("masked",), ("masked", ("confirmed", {**SUM, "survivors": NAMES[:3]}))])
 def test_an_announced_sum_with_this_node_is_noted_and_counts(node, written, asked, events):
     """Whether or not it was asked for its confirmation, or for shares."""
     number = written(*events)
@@ -159,6 +159,29 @@ def test_another_sum_than_those_that_were_confirmed(node, written, asked, events
     assert states(node) == ["announced"], "what the coordinator said is noted in any case"
 
 
+@pytest.mark.parametrize("survivors", [NAMES[:3], OTHERS])
+@pytest.mark.parametrize(
+    "events", [("masked", CONFIRMED), ("masked", CONFIRMED, "masked"), ("masked", CONFIRMED, UNMASKED)]
+)
+def test_the_sum_that_was_confirmed_over_other_nodes(node, written, asked, events, survivors):
+    """T3 is of one U3. Nothing is noted that the node knows to be false."""
+    written(*events)
+    before = node.log.records()
+    with pytest.raises(RemoteProtocolError, match="said to be over other nodes than the one of the same transcript"):
+        asked("condensation", 0, survivors)
+    assert node.log.records() == before
+
+
+def test_the_sum_of_an_earlier_attempt_over_other_nodes(node, written, asked):
+    written("masked", CONFIRMED)
+    asked("statistics", 0, attempt=1)
+    written("masked", attempt=1)
+    with pytest.raises(RemoteProtocolError, match="said to be over other nodes"):
+        asked("condensation", 0, NAMES[:3])
+    asked("condensation", 0, NAMES[:3], t3=bytes([4]) * 32)
+    assert states(node) == ["unsure", "announced"]
+
+
 def test_announced_rounds_that_differ_by_one_are_warned_of(written, asked):
     written("masked")
     asked("condensation", 0, NAMES)
@@ -171,7 +194,8 @@ def test_announced_rounds_that_differ_by_one_are_warned_of(written, asked):
 )
 def test_an_announced_sum_without_this_node_leaves_it_out(node, written, asked, events, state):
     number = written(*events)
-    assert f"release {number}: the sum over 3 nodes is without it" in asked("condensation", 0, OTHERS)
+    said = asked("condensation", 0, OTHERS, t3=bytes([4]) * 32)
+    assert f"release {number}: the sum over 3 nodes is without it" in said
     assert states(node) == [state]
     assert node.log.records()[-1].body["announced"]["survivors"] == list(OTHERS)
     (line,) = standing(fold(node.log.records()).values()).lines()

@@ -107,8 +107,13 @@ def test_a_run_that_was_masked_cannot_be_talked_down(site, script, cohort, maske
     [
         ({"next_state_digest": bytes(32)}, "the broadcast is not the one that the announced sum gave"),
         ({"transcript3": bytes(32)}, "another than the one that this node helped to unmask"),
-        ({"survivors": ("hospital-a", "hospital-b")}, "over 2 nodes (allowed: >= 3)"),
-        ({"survivors": ("hospital-a", "hospital-b", "stranger")}, "over stranger, not of the cohort"),
+        ({"survivors": ("hospital-a", "hospital-b")}, "said to be over other nodes than the one of the same"),
+        ({"survivors": ("hospital-b", "hospital-c")}, "said to be over other nodes than the one of the same"),
+        ({"transcript3": bytes(32), "survivors": ("hospital-b", "hospital-c")}, "over 2 nodes (allowed: >= 3)"),
+        (
+            {"transcript3": bytes(32), "survivors": ("hospital-b", "hospital-c", "stranger")},
+            "over stranger, not of the cohort",
+        ),
         ({"sum_sha256": (bytes(32),) * 9}, "9 streams where"),
         ({"round": 1}, "announces a sum of round 2 round with it"),
         ({"purpose": "statistics"}, "announces a sum of round 1 statistics with it"),
