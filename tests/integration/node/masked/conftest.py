@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +35,9 @@ from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer, add_Coor
 from fedsecure_node.masking.pins import Pins
 from fedsecure_node.settings import load_settings
 from fedsecure_node.store.store import Store
+
+#: ``attack_steps`` lies here and is no test itself.
+sys.path.insert(0, str(Path(__file__).parent))
 
 NODES = ("hospital-a", "hospital-b", "hospital-c")
 OWN, FEDERATION = NODES[0], "heart-study"
