@@ -10,6 +10,7 @@ from fedsecure import __version__
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
 from fedsecure.plan.task import ImageTask
+from fedsecure.privacy.labels import MECHANISM_WORDS
 from fedsecure.secagg.threshold import Threshold
 from fedsecure.tensors import Tensors
 from fedsecure.text import printable
@@ -84,7 +85,7 @@ names = [method.nodes[i] for i in scores.argmax(axis=1)]
 
 def model_card(plan: Plan, view: dict[str, Any], model: Tensors) -> str:
     """The card: what was trained, by whom, how well, and what is and is not promised about the records behind it."""
-    label, why = GUARANTEES.get(plan.method.name, ("none", "no noise is added"))
+    label, why = _guarantee(plan)
     parts = [
         f"# Model card: {plan.name}",
         _facts(plan, view, model, f"`{label}`: {why}"),
@@ -98,6 +99,20 @@ def model_card(plan: Plan, view: dict[str, Any], model: Tensors) -> str:
         "carry, and without one the model may reveal something about single records.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _guarantee(plan: Plan) -> tuple[str, str]:
+    """The label that releases of the plan's nodes have, and why. Which epsilon, each node knows of itself alone."""
+    if plan.privacy is None:
+        return GUARANTEES.get(plan.method.name, ("none", "no noise is added"))
+    what = MECHANISM_WORDS[plan.privacy.kind]
+    if plan.privacy.noise == "torch":
+        return "heuristic", f"nodes send {what}; the noise can be repeated, so nothing is proven"
+    return "dp", (
+        f"nodes send {what}, {plan.privacy.noise} noise of sigma {plan.privacy.sigma:g}: differential privacy for each"
+        " record, zero-out adjacency. Its epsilon follows from a node's own records and all that it sent before: it"
+        " stands in the log of its releases, and nowhere else"
+    )
 
 
 def _loading(plan: Plan) -> str:

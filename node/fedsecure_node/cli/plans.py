@@ -94,7 +94,7 @@ def _show(seen: SeenPlan, judged: Verdict, run: Run | None, cost: CostOf) -> dic
     try:
         method = build_method(plan)
         spent = _cost_words(seen, judged, run, cost)
-        words = describe(plan, judged.policy, method, policy_fault=judged.fault, cost=spent)
+        words = describe(plan, judged.policy, method, policy_fault=judged.fault, cost=spent, spending=judged.violations)
         masks = masks_json(plan, masked_exchanges(plan, method))
     except FedSecureError as error:  # a plan that this version cannot build is shown all the same
         words = [f"plan {plan.name}, digest {seen.digest}", f"this node cannot build it: {error}"]

@@ -11,6 +11,7 @@ from fedsecure.masked_plan import masked_exchanges
 from fedsecure.method import Method, RoutedMethod
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAvgSettings, RoutedSettings
+from fedsecure.plan.privacy import DPSGDSettings, ReleaseSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
 from fedsecure.schema import Axis, Schema, TensorSpec
@@ -53,10 +54,18 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault: str = "", cost: str = "") -> list[str]:
+def describe(
+    plan: Plan,
+    policy: Policy | None,
+    method: Method,
+    *,
+    policy_fault: str = "",
+    cost: str = "",
+    spending: Sequence[str] = (),
+) -> list[str]:
     """Lines for a privacy officer. ``policy`` is ``None`` when there is no usable one, and ``policy_fault`` says
-    why. ``cost``: what a private plan costs this node's data set, in words, where that is known. Raises ``ConfigError``
-    when what the plan sums cannot be masked as it asks."""
+    why. ``cost``: what a private plan costs this node's data set, in words, where that is known; ``spending``: rules
+    that this would break. Raises ``ConfigError`` when what the plan sums cannot be masked as it asks."""
     lines = [
         f"plan {plan.name}, digest {plan.digest()}",
         *_what(plan),
@@ -66,7 +75,7 @@ def describe(plan: Plan, policy: Policy | None, method: Method, *, policy_fault:
         guarantee_line(plan, cost),
         *_afterwards(method, policy),
         *_preset(plan),
-        *_verdict(plan, policy, policy_fault),
+        *_verdict(plan, policy, policy_fault, spending),
     ]
     return [printable(line) for line in lines]  # class and column names come from the coordinator
 
@@ -98,13 +107,16 @@ def _computed(plan: Plan) -> Iterator[str]:
         kind = "images" if isinstance(plan.task, ImageTask) else "rows"
         averages = f"averages of {method.init_n} real records"
         start = {"noise": "noise", "avg": averages, "real": "real records"}[method.init]
-        networks = f"{method.networks} network{'s' * (method.networks > 1)}"
+        drawn = plan.privacy.networks if isinstance(plan.privacy, ReleaseSettings) else method.networks
+        networks = f"{drawn} network{'s' * (drawn > 1)}"
         yield (
             f"computed here each round: {method.ipc} condensed {kind} for each class of at least {method.min_count} "
             f"records, in {method.steps} steps on {networks}, starting from {start}"
         )
     elif isinstance(method, FedAvgSettings):
         length = f"{method.local_epochs} epochs" if method.local_epochs else f"{method.local_steps} steps"
+        if isinstance(plan.privacy, DPSGDSettings):
+            length = f"{plan.privacy.steps} noisy steps"
         yield f"computed here each round: the model is trained on the records for {length}"
     elif isinstance(method, RoutedSettings):
         yield from routed_words(plan, method)
@@ -178,11 +190,11 @@ def _preset(plan: Plan) -> Iterator[str]:
     yield from lines or ["departures from the preset: none"]
 
 
-def _verdict(plan: Plan, policy: Policy | None, fault: str) -> Iterator[str]:
+def _verdict(plan: Plan, policy: Policy | None, fault: str, spending: Sequence[str]) -> Iterator[str]:
     if policy is None:
         yield f"policy: NO - {fault or 'there is no policy'}; nothing is allowed"
         return
-    broken = {line.split(":", 1)[0]: line for line in policy.violations(plan)}
+    broken = {line.split(":", 1)[0]: line for line in (*spending, *policy.violations(plan))}
     yield f"policy: {'NO' if broken else 'yes'}, rule by rule:"
     for rule in _rules(plan):
         yield f"  - NO  {broken[rule]}" if rule in broken else f"  - yes {rule}"
@@ -209,4 +221,7 @@ def _rules(plan: Plan) -> list[str]:
             )
             if r != "max_logit_clip" or plan.method.name == "fedaf"
         ]  # fmt: skip
-    return [*rules, "release.masks", "release.max_bytes", "release.max_bytes_per_run"]
+    rules += ["release.masks", "release.max_bytes", "release.max_bytes_per_run", "privacy.required"]
+    if plan.privacy is not None:
+        rules += ["privacy.epsilon", "privacy.mechanisms", "privacy.noise", "privacy.min_sigma"]
+    return rules

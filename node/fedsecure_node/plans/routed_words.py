@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDRMSettings, FedSPMSettings, RoutedSettings
+from fedsecure.plan.privacy import DPSGDSettings
 from fedsecure.plan.routers import router_of
 
 __all__ = ["routed_words"]
@@ -43,6 +44,13 @@ def _components(method: RoutedSettings) -> int:
 
 
 def _computed(plan: Plan, method: RoutedSettings) -> str:
+    if isinstance(plan.privacy, DPSGDSettings):
+        heads = "heads" if _components(method) > 1 else "head"
+        weighed = ", each record weighed among its components" if _components(method) > 1 else ""
+        return (
+            f"this node's own {heads}, the encoders ({plan.model.name}, {router_of(method, plan.task).name}) and the "
+            f"routing rows are trained together on the records for {plan.privacy.steps} noisy steps{weighed}"
+        )
     if isinstance(method, FedDRMSettings) and method.backbone == "shared":
         return (
             f"a backbone ({plan.model.name}) with two branches, one for the label and one for the node, and this "

@@ -111,6 +111,11 @@ def test_the_sheet_tells_mechanism_and_cost(site, plan_of):
     assert "differential privacy for each record, zero-out adjacency" in words
     assert "all 10 rounds would take epsilon from 0 to" in words
     assert "guarantee: none" not in words
+    assert "  - yes privacy.epsilon" in words
+    long = plan_of(rounds=90_000)
+    rules = site.desk.broken(long, policy)
+    sheet = describe(long, policy, build_method(long), spending=rules)
+    assert f"  - NO  {rules[0]}" in sheet
     bare = "\n".join(describe(plan, policy, build_method(plan)))
     assert "its epsilon follows from this node's records: fedsecure node dp-plan" in bare
     seeded = plan_of(privacy={**plan.privacy.model_dump(), "noise": "torch"})
