@@ -13,6 +13,7 @@ from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.files import exists, shown
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAFSettings, LogitClip
+from fedsecure.plan.privacy import PerStepSettings, ReleaseSettings
 from fedsecure.plan.size import header_bytes, release_bytes
 from fedsecure.privacy_rules import PrivacyRules
 from fedsecure.text import counted
@@ -210,25 +211,30 @@ class Policy(Settings):
                 f"{2 * method.ipc * method.init_n})"
             )
         if not rules.fresh_queries:
-            yield from self._query_violations(method)
+            yield from self._query_violations(plan, method)
         if isinstance(method, FedAFSettings) and rules.max_logit_clip != "none":
             if method.logit_clip == "none":
                 yield f"condensation.max_logit_clip: logits unclipped (allowed: logit_clip <= {rules.max_logit_clip:g})"
             elif method.logit_clip > rules.max_logit_clip:
                 yield f"condensation.max_logit_clip: {method.logit_clip:g} (allowed: <= {rules.max_logit_clip:g})"
 
-    def _query_violations(self, method: CondensationSettings) -> Iterator[str]:
-        """How often the records may be asked in a round, where they may not be at every step."""
-        anew, most = [], self.condensation.max_networks
-        if method.real_means == "batch":
+    def _query_violations(self, plan: Plan, method: CondensationSettings) -> Iterator[str]:
+        """How often the records may be asked in a round, where they may not be at every step. With [privacy] it is that
+        which says how often they are."""
+        anew, most, networks = [], self.condensation.max_networks, method.networks
+        if isinstance(plan.privacy, ReleaseSettings):
+            networks = plan.privacy.networks
+        elif isinstance(plan.privacy, PerStepSettings):
+            anew.append("privacy.kind 'per-step' (allowed: 'release')")
+        elif method.real_means == "batch":
             anew.append("real_means 'batch' (allowed: 'exact')")
-        if method.networks == method.steps > 1:
+        if plan.privacy is None and method.networks == method.steps > 1:
             how = "'step'" if method.resample == "step" else f"'interval' of {method.resample_interval}"
             anew.append(f"resample {how} (allowed: 'round', or 'interval' of two steps and more)")
         if anew:
             yield f"condensation.fresh_queries: the records are asked anew at every step: {' and '.join(anew)}"
-        if method.networks > most:
-            yield f"condensation.max_networks: {method.networks} networks a round (allowed: <= {most})"
+        if networks > most:
+            yield f"condensation.max_networks: {networks} networks a round (allowed: <= {most})"
 
     def _release_violations(self, plan: Plan) -> Iterator[str]:
         """What a node may have to send, before anything is computed."""

@@ -15,7 +15,7 @@ from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
 from fedsecure.methods.held import class_counts, held_classes
 from fedsecure.methods.lgkm import SoftLabels
-from fedsecure.methods.noisy import Reading, noisy_round
+from fedsecure.methods.noisy import Reading, check_projection, noisy_round
 from fedsecure.methods.server_training import Matching, train_on_condensed
 from fedsecure.methods.statistics import LOGIT_BOUND, averages, node_statistics, noisy_statistics, statistics_specs
 from fedsecure.models import Parameters
@@ -46,6 +46,7 @@ class FedAF(ModelMethod):
     def __init__(self, plan: Plan, settings: FedAFSettings) -> None:
         super().__init__(plan)
         self.settings = settings
+        check_projection(plan, self.network)
 
     @property
     def exchanges(self) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ class FedAF(ModelMethod):
         privacy: PrivacyContext,
     ) -> tuple[Tensors, Contribution]:
         """``client_update`` under differential privacy, for a node that holds a class."""
-        settings, model, draw = self.settings, broadcast.under("model"), self._draw(w, self.plan.seed, ctx.round)
+        settings, model, draw = self.settings, broadcast.under("model"), self._draw(w, ctx)
         noisy = noisy_round(
             Reading(self.plan, settings, exchange, self.network, w, model, draw, records, privacy, ctx), local
         )
@@ -166,7 +167,7 @@ class FedAF(ModelMethod):
         if not records.held:
             return self._nothing()
         kept = local.under("condensed") if self.settings.warm_start else Tensors()
-        matcher = record_matcher(self.settings, self.network, records, self._draw(w, ctx.seed, ctx.round), ctx)
+        matcher = record_matcher(self.settings, self.network, records, self._draw(w, ctx), ctx)
         return self._matched(matcher, broadcast, records, kept, ctx)
 
     def _matched(
@@ -180,10 +181,12 @@ class FedAF(ModelMethod):
                 ctx.report(f"{name}_{when}", value)
         return pack(result.images, records.held)
 
-    def _draw(self, w: Parameters, seed: int, round_: int) -> Draw:
-        return lambda index: interpolated(
-            self.network, w, self.settings.gamma, torch_generator(seed, "network", round_, index)
-        )
+    def _draw(self, w: Parameters, ctx: ClientContext) -> Draw:
+        def draw(index: int) -> Parameters:
+            generator = torch_generator(ctx.seed, "network", ctx.round, index)
+            return interpolated(self.network, w, self.settings.gamma, generator)
+
+        return draw
 
     def _nothing(self) -> Tensors:
         return pack(torch.empty(0, self.settings.ipc, *self.plan.task.feature_shape), ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedsecure.condensation.loop import Draw, Matcher, match, record_matcher
+from fedsecure.condensation.loop import Matcher, match, record_matcher
 from fedsecure.condensation.matching import feddm_loss
 from fedsecure.condensation.means import ClassRecords, class_records
 from fedsecure.condensation.resampling import perturbed
@@ -13,7 +13,7 @@ from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
 from fedsecure.methods.held import class_counts, held_classes
-from fedsecure.methods.noisy import Reading, noisy_round
+from fedsecure.methods.noisy import Reading, check_projection, noisy_round
 from fedsecure.methods.server_training import train_on_condensed
 from fedsecure.models import Parameters
 from fedsecure.plan import Plan
@@ -31,6 +31,7 @@ class FedDM(ModelMethod):
     def __init__(self, plan: Plan, settings: FedDMSettings) -> None:
         super().__init__(plan)
         self.settings = settings
+        check_projection(plan, self.network)
 
     def schema(self, exchange: str) -> Schema:
         """Condensed images and labels, revealed as they are."""
@@ -71,19 +72,18 @@ class FedDM(ModelMethod):
         ctx: ClientContext,
     ) -> tuple[Matcher, Tensors]:
         """What to match, and what to keep of it (under differential privacy)."""
+
+        def draw(index: int) -> Parameters:
+            return perturbed(w, self.settings.rho, torch_generator(ctx.seed, "network", ctx.round, index))
+
         if ctx.privacy is None:
-            return record_matcher(
-                self.settings, self.network, records, self._draw(w, ctx.seed, ctx.round), ctx
-            ), Tensors()
-        draw, model = self._draw(w, self.plan.seed, ctx.round), broadcast.under("model")
+            return record_matcher(self.settings, self.network, records, draw, ctx), Tensors()
+        model = broadcast.under("model")
         reading = Reading(self.plan, self.settings, exchange, self.network, w, model, draw, records, ctx.privacy, ctx)
         noisy = noisy_round(reading, local)
         matcher = noisy.matcher()
         assert matcher is not None  # a round has one exchange, so none was missed
         return matcher, noisy.kept()
-
-    def _draw(self, w: Parameters, seed: int, round_: int) -> Draw:
-        return lambda index: perturbed(w, self.settings.rho, torch_generator(seed, "network", round_, index))
 
     def server_update(self, exchange: str, server: Tensors, aggregate: Aggregate, ctx: ServerContext) -> Tensors:
         """Train the model on from where it was, on the union of condensed data."""

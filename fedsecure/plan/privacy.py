@@ -73,7 +73,8 @@ class CondensationPrivacy(PrivacySettings):
 
 class ReleaseSettings(CondensationPrivacy):
     """Mechanism A: one Gaussian release of the clipped sums of each held class a round, with noise drawn once;
-    condensing against it is free. ``networks``: random networks a round, each of which is a release of its own."""
+    condensing against it is free. ``networks``: random networks a round, each of which is a release of its own; it
+    stands in for the method's ``resample`` and ``real_means``, and steps take the networks in turn."""
 
     kind: Literal["release"]
     networks: int = Field(1, ge=1, le=1000)
@@ -81,7 +82,7 @@ class ReleaseSettings(CondensationPrivacy):
 
 class PerStepSettings(CondensationPrivacy):
     """Mechanism B, for comparison: noisy sums of a Poisson batch of each class at every step. ``batch``: expected
-    records of a class's batch."""
+    records of a class's batch, in place of the method's ``real_batch`` and ``real_means``."""
 
     kind: Literal["per-step"]
     batch: int = Field(256, ge=1, le=65_536)

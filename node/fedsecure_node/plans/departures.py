@@ -14,10 +14,13 @@ from fedsecure.plan.methods import (
     FedDRMSettings,
     FedSPMSettings,
 )
+from fedsecure.plan.privacy import CondensationPrivacy, ReleaseSettings
 
 __all__ = ["cost", "departure_lines"]
 
 _STARTS = ("noise", "avg", "real")
+#: Settings of how often, and of how many at a time, the records are asked.
+_ASKING = ("steps", "real_batch", "real_means", "resample", "resample_interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,21 @@ def cost(plan: Plan, key: str) -> str:
     """What the departure at ``key`` (one of ``plan.departed()``) costs or saves."""
     ours, theirs = plan.departed()[key]
     departure = _Departure(ours, theirs, plan.method, plan.reference())
+    if isinstance(plan.privacy, CondensationPrivacy) and key in _ASKING:
+        return _with_privacy(plan.privacy, key)
     table, _, inner = key.rpartition(".")
     if table in ("predict", "route"):
         return _training(departure, table, inner)
     return _SENTENCES[key.split(".", 1)[0]](departure)
+
+
+def _with_privacy(privacy: CondensationPrivacy, key: str) -> str:
+    """The same of a setting that says how records are asked, where [privacy] says it instead."""
+    if key == "steps" and not isinstance(privacy, ReleaseSettings):
+        return "with [privacy] of this kind the records are asked once at every step, each time with noise"
+    if key == "steps" or (key.startswith("resample") and not isinstance(privacy, ReleaseSettings)):
+        return _NOT_ASKED
+    return "no effect: how the records are asked is in [privacy]"
 
 
 def _ways(higher: str, lower: str) -> Sentence:
