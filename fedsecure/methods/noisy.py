@@ -77,7 +77,7 @@ class Reading:
 
 
 def check_projection(plan: Plan, network: Network) -> None:
-    """Raise ``ConfigError`` when the plan projects features to more dimensions than they have: only noise would grow."""
+    """Raise ``ConfigError`` when features are projected to more dimensions than they have: only noise would grow."""
     width = plan.privacy.projection if isinstance(plan.privacy, CondensationPrivacy) else None
     if width is not None and width > network.head.in_features:
         raise ConfigError(
