@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsecure.plan.privacy import PrivacySettings
+from fedsecure.text import counted
 
 __all__ = [
     "MECHANISM_WORDS",
@@ -57,7 +58,8 @@ class Heuristic:
 class DifferentialPrivacy:
     """(epsilon, delta) differential privacy towards one ``unit``, as the ledger accounts it: of all that the data set
     ever paid for, this release included. ``adjacency``: what its presence is compared with. ``noise``: where noise
-    comes from. ``what``: what of the computation is noised."""
+    comes from. ``what``: what of the computation is noised. ``unprotected``: how many releases from the same records
+    are known to have no guarantee; of these no epsilon speaks."""
 
     epsilon: float
     delta: float
@@ -65,6 +67,7 @@ class DifferentialPrivacy:
     adjacency: str = "zero-out"
     noise: str = "csprng"
     what: str = ""
+    unprotected: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """For the log."""
@@ -76,6 +79,7 @@ class DifferentialPrivacy:
             "adjacency": self.adjacency,
             "noise": self.noise,
             "what": self.what,
+            "unprotected": self.unprotected,
         }
 
 
@@ -83,16 +87,17 @@ Guarantee = NoGuarantee | Heuristic | DifferentialPrivacy
 NONE = NoGuarantee()
 
 
-def label_of(privacy: PrivacySettings, epsilon: float, delta: float) -> Guarantee:
+def label_of(privacy: PrivacySettings, epsilon: float, delta: float, unprotected: int = 0) -> Guarantee:
     """What may be said of a release of a plan with ``privacy``, when its data set paid ``epsilon`` at ``delta`` in its
-    whole life. Noise that can be repeated proves nothing, whatever it costs; nor does an epsilon without bound."""
+    whole life, and made ``unprotected`` releases besides that prove nothing. Noise that can be repeated proves nothing,
+    whatever it costs; nor does an epsilon without bound."""
     what = MECHANISM_WORDS[str(getattr(privacy, "kind", ""))]
     if not (math.isfinite(epsilon) and 0 < delta < 1):
         return NONE
     if privacy.noise == "torch":
         why = f"{what}; whoever knows or guesses its seed takes it off again, and ({epsilon:.4g}, {delta:.3g}) with it"
         return Heuristic(SEEDED, why)
-    return DifferentialPrivacy(epsilon, delta, noise=privacy.noise, what=what)
+    return DifferentialPrivacy(epsilon, delta, noise=privacy.noise, what=what, unprotected=unprotected)
 
 
 def guarantee_words(raw: Mapping[str, Any]) -> str:
@@ -100,11 +105,13 @@ def guarantee_words(raw: Mapping[str, Any]) -> str:
     label = raw.get("label")
     if label == "dp":
         what = f", by {raw['what']}, {raw.get('noise')} noise" if raw.get("what") else ""
+        besides = int(raw.get("unprotected", 0))
+        not_covered = f" Not covered: {counted(besides, 'release')} of before without a guarantee." if besides else ""
         return (
             f"({raw.get('epsilon'):.4g}, {raw.get('delta'):.3g}) differential privacy for each {raw.get('unit')}, "
             f"{raw.get('adjacency', 'zero-out')} adjacency{what}; counted over all that these records paid for until "
             "then, this release included. Whatever else anybody knows, these bytes and those before change what they "
-            "can conclude about one by at most this much."
+            f"can conclude about one by at most this much.{not_covered}"
         )
     if label == "heuristic":
         return f"heuristic: {raw.get('which')} ({raw.get('why')}). It makes inference harder; it proves nothing."

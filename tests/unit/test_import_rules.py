@@ -45,6 +45,7 @@ ALLOWED = {
         "files",
         "locks",
         "randomness",
+        "text",
     },
     "plan": {"config", "data", "files", "secagg"},
     "privacy_rules": {"config", "plan"},

@@ -14,12 +14,13 @@ from pathlib import Path
 from fedsecure.errors import PolicyError
 from fedsecure.files import exists
 from fedsecure.plan import Plan
+from fedsecure.plan.privacy import AnyPrivacySettings
 from fedsecure.policy import Policy
 from fedsecure.privacy.accounting import default_delta, epsilon
 from fedsecure.privacy.entries import ChargedFor, Entry
 from fedsecure.privacy.labels import Guarantee, label_of
 from fedsecure.privacy.ledger import Ledger
-from fedsecure.privacy.spend import Spend
+from fedsecure.privacy.spend import Spend, merged
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry
 from fedsecure_node.log.releaselog import ReleaseLog
@@ -94,14 +95,26 @@ class Purse:
             if data_set not in self._held:
                 self._open.enter_context(self.ledger().lease(data_set))
                 self._held.add(data_set)
+                self._note_earlier(data_set)
             self._last = (digests, data_set)
         return self._last[1]
+
+    def _note_earlier(self, data_set: str) -> None:
+        """Before this node's first entry: note the runs that released something when there was no ledger to tell. Of
+        which records, nobody knows; these are taken to be among them."""
+        if any(entry.what.node == self._node for entry in self.ledger().entries()):
+            return
+        left = [release for release in self._log.releases().values() if release.state not in ("refused", "unsent")]
+        last = {release.key.plan: release for release in left}
+        for release in last.values():
+            what = self._what(str(release.body["plan"]["name"]), None, release.key)
+            self.ledger().note_unprotected(data_set, what)
 
     def pay(self, data_set: str, costs: Sequence[Spend], limits: Limits, plan: Plan, key: ExchangeKey) -> Entry:
         """Charge, then log. On return both are on the disk, and what they pay for may be computed. Raises
         ``PrivacyBudgetExceeded`` when the cap does not allow it; then nothing was spent."""
         check_not_rolled_back(self.ledger(), self._log)
-        what = self._what(plan, key)
+        what = self._what(plan.name, plan.privacy, key)
         entry = self.ledger().charge(data_set, costs, cap=limits.cap, delta=limits.delta, what=what, epsilon=epsilon)
         log_entry(self._log, entry)
         return entry
@@ -109,18 +122,20 @@ class Purse:
     def label(self, data_set: str, plan: Plan, delta: float) -> Guarantee:
         """What may be said now of a release that ``data_set`` paid for, with all that it paid before."""
         assert plan.privacy is not None
-        return label_of(plan.privacy, epsilon(self.ledger().history(data_set), delta), delta)
+        entries = self.ledger().entries(data_set)
+        history = merged(spend for entry in entries for spend in entry.spends)
+        proves_nothing = sum(entry.kind == "unprotected" or entry.what.noise == "torch" for entry in entries)
+        return label_of(plan.privacy, epsilon(history, delta), delta, proves_nothing)
 
     def note_unprotected(self, digests: Callable[[], Sequence[bytes]], plan: Plan, key: ExchangeKey) -> None:
         """Note in the ledger, if there is one, that a release without a guarantee is made of these records."""
         if self.is_there:
-            self.ledger().note_unprotected(self.ledger().data_set(digests()), self._what(plan, key))
+            self.ledger().note_unprotected(self.ledger().data_set(digests()), self._what(plan.name, None, key))
 
-    def _what(self, plan: Plan, key: ExchangeKey) -> ChargedFor:
-        privacy = plan.privacy
+    def _what(self, name: str, privacy: AnyPrivacySettings | None, key: ExchangeKey) -> ChargedFor:
         return ChargedFor(
             plan=key.plan,
-            name=plan.name,
+            name=name,
             round=key.round,
             exchange=key.exchange,
             attempt=key.attempt,

@@ -22,7 +22,7 @@ def test_noise_of_the_operating_system_has_an_epsilon(kind, noise):
     raw = label.to_json()
     assert raw == {
         "label": "dp", "epsilon": 1.25, "delta": 1e-5, "unit": "record", "adjacency": "zero-out", "noise": noise,
-        "what": label.what,
+        "what": label.what, "unprotected": 0,
     }  # fmt: skip
     words = guarantee_words(raw)
     assert words.startswith("(1.25, 1e-05) differential privacy for each record, zero-out adjacency, by noisy sums")

@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 
 from fedsecure.errors import DataError, LocalProtocolError, PolicyError, PrivacyBudgetExceeded
+from fedsecure.method import ClientContext
+from fedsecure.methods import build_method
 from fedsecure.privacy.accounting import epsilon
+from fedsecure.privacy.labels import guarantee_words
 from fedsecure.privacy.ledger import Ledger
+from fedsecure.tensors import Tensors
+from fedsecure.wire.codec import encode_contribution
+from fedsecure_node.egress import Gate
 from fedsecure_node.log.chain import CHARGED
+from fedsecure_node.log.records import Destination
+from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.spending import desk as desk_module
 
 
@@ -174,6 +182,46 @@ def test_a_release_without_a_guarantee_is_noted_beside_a_ledger(site, plan_of):
     site.desk.note_unprotected(plain, site.key(plain))
     (noted,) = site.purse.ledger().unprotected(part.data_set)
     assert (noted.what.name, noted.what.mechanism) == ("plain", "none")
+    site.desk.pay(plan, site.key(plan), part, policy)
+    label = site.desk.label(plan, part, policy)
+    assert label.unprotected == 1
+    assert "Not covered: 1 release of before without a guarantee." in guarantee_words(label.to_json())
+
+
+def test_noise_that_can_be_repeated_stays_in_what_later_labels_say(site, plan_of):
+    policy = site.policy(noise=["csprng", "torch"])
+    seeded = site.join(plan_of(name="seeded", privacy={**plan_of().privacy.model_dump(), "noise": "torch"}))
+    part = site.desk.part(seeded, seeded.digest(), policy)
+    site.desk.pay(seeded, site.key(seeded), part, policy)
+    assert site.desk.label(seeded, part, policy).to_json()["label"] == "heuristic"
+    assert {entry.what.noise for entry in site.purse.ledger().entries()} == {"torch"}
+    plan = site.join(plan_of())
+    part = site.desk.part(plan, plan.digest(), policy)
+    site.desk.pay(plan, site.key(plan), part, policy)
+    assert site.desk.label(plan, part, policy).unprotected == 2, "the counting, and the round"
+
+
+def test_what_was_released_before_there_was_a_ledger_is_noted_first(site, plan_of):
+    plain, policy = site.join(plan_of(privacy=None, name="plain")), site.policy()
+    method = build_method(plain)
+    key = site.key(plain)
+    _, contribution = method.client_update(
+        "round",
+        method.broadcast("round", method.init_server(1)),
+        Tensors(),
+        site.data()(plain),
+        ClientContext("hospital-a", 0, 1),
+    )
+    payload = encode_contribution(contribution)
+    gate = Gate(site.store, site.log, node_id="hospital-a", hold=False)
+    done = site.store.runs.finish(key, broadcast="b" * 64, payload=payload, before="", local=Tensors(), now_ms=3)
+    gate.log(plain, method, done, payload, contribution, read_policy(site.settings.policy), Destination("a", "b"))
+    plan = site.join(plan_of())
+    site.desk.admit(plan, policy)
+    (noted,) = site.purse.ledger().entries()
+    assert (noted.kind, noted.what.name) == ("unprotected", "plain")
+    site.again().admit(plan, policy)
+    assert len(site.purse.ledger().entries()) == 1
 
 
 def test_limits_are_the_institutions(site, plan_of):
