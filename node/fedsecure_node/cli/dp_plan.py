@@ -19,6 +19,12 @@ def dp_plan(
         list[float] | None,
         typer.Option(metavar="SIGMA", help="Show this noise too; repeat for more. Left out: some around the plan's."),
     ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon", metavar="EPS", help="Show the sigma with which the whole plan would cost EPS.", min=0
+        ),
+    ] = None,
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
@@ -26,7 +32,7 @@ def dp_plan(
     from fedsecure_node.cli.dp_table import dp_table
     from fedsecure_node.settings import load_settings
 
-    found = dp_table(load_settings(folder), plan, sigma or ())
+    found = dp_table(load_settings(folder), plan, sigma or (), target)
     if as_json:
         emit_json(found.to_json())
         return

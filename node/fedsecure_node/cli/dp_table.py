@@ -14,6 +14,7 @@ from fedsecure.plan import Plan, load_plan
 from fedsecure.plan.privacy import AnyPrivacySettings
 from fedsecure.policy import Policy
 from fedsecure.privacy.accounting import default_delta, epsilon
+from fedsecure.privacy.calibration import sigma_for, with_sigma
 from fedsecure.privacy.costs import affordable_rounds, plan_spends
 from fedsecure.privacy.counting import taking_part_counts
 from fedsecure.privacy.spend import Spend
@@ -117,12 +118,13 @@ def _told(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "unbounded"
 
 
-def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float]) -> DpTable:
+def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float], target: float | None = None) -> DpTable:
     """Read the plan, a file or the digest of one that was offered, the records, the policy and the ledger; spends
-    nothing. ``sigmas``: shown beside the plan's; if none are given, some around it.
+    nothing. ``sigmas``: shown beside the plan's; if none are given, some around it. ``target``: the sigma with which
+    the whole plan would cost this epsilon is shown, too.
 
-    Raises ``ConfigError`` for a plan without [privacy] or a sigma that no plan could have, ``DataError`` for records
-    that do not fit the plan."""
+    Raises ``ConfigError`` for a plan without [privacy], a sigma that no plan could have or a target that no noise
+    reaches, ``DataError`` for records that do not fit the plan."""
     plan = _plan(settings, plan_name)
     if plan.privacy is None:
         raise ConfigError(
@@ -139,8 +141,9 @@ def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float]) ->
     )
     delta, cap, refused = _limits(policy, plan, len(records))
     history = CostOf(settings.ledger, data).history(plan)
-    shown = sorted({own, *(sigmas or (min(own * factor, MOST_SIGMA) for factor in AROUND))})
-    rows = tuple(_row(_with_sigma(plan, sigma), len(records), counts, history, cap, delta) for sigma in shown)
+    asked = {own, *(sigmas or (min(own * factor, MOST_SIGMA) for factor in AROUND))}
+    shown = sorted(asked if target is None else asked | {_sigma_for(plan, len(records), counts, target, delta)})
+    rows = tuple(_row(with_sigma(plan, sigma), len(records), counts, history, cap, delta) for sigma in shown)
     return DpTable(plan, plan.privacy, len(records), delta, epsilon(history, delta), cap, rows, refused)
 
 
@@ -172,9 +175,14 @@ def _limits(policy: Policy | None, plan: Plan, records: int) -> tuple[float, flo
     return limits.delta, limits.cap, refused
 
 
-def _with_sigma(plan: Plan, sigma: float) -> Plan:
-    assert plan.privacy is not None
-    return plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"sigma": sigma})})
+def _sigma_for(plan: Plan, records: int, counts: Sequence[int], target: float, delta: float) -> float:
+    found = sigma_for(plan, records, counts, target, delta)
+    if math.isinf(found):
+        raise ConfigError(
+            f"--epsilon {target:g}: no sigma reaches it; what the plan noises otherwise costs more",
+            hint="ask for more, or raise privacy.count_sigma in the plan (or mixing_sigma, where it has one)",
+        )
+    return found
 
 
 def _row(

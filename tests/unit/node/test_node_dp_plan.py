@@ -164,3 +164,13 @@ def test_a_plan_that_spends_nothing_and_what_is_no_plan(site):
     site.plan()
     for sigma in ("0", "nan", "2e6"):
         assert "out of range" in site.type(path, "--sigma", sigma, code=3).err
+
+
+def test_the_noise_for_an_epsilon_is_shown_beside_the_plans(site):
+    path, _ = site.plan("fedaf", "", "release", more="")
+    told = json.loads(site.type(path, "--epsilon", "1.5", "--sigma", "7", "--json").out)
+    assert sorted(row["sigma"] for row in told["costs"])[:1] == [2.0]
+    (found,) = [row for row in told["costs"] if row["sigma"] not in (2.0, 7.0)]
+    assert 1.49 < found["epsilon"] <= 1.5
+    said = site.type(path, "--epsilon", "0.001", code=3).err
+    assert "--epsilon 0.001: no sigma reaches it" in said
