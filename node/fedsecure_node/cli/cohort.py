@@ -89,7 +89,7 @@ def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
     log."""
     from fedsecure_node.cli.cohort_steps import Site
     from fedsecure_node.cli.releases import read_records
-    from fedsecure_node.log.absences import absence_lines, masked_rounds, missed, standing
+    from fedsecure_node.log.absences import absence_lines, known_sums, masked_rounds, missed, standing
     from fedsecure_node.log.releases import fold
     from fedsecure_node.store.store import iso_time
 
@@ -100,7 +100,7 @@ def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
         sums = masked_rounds(releases, manifest.cohort)
         more = {"pinned": iso_time(row.pinned_ms), "pinned_by": row.pinned_by, "sums": len(sums)}
         own = standing(releases, manifest.cohort)
-        findings = [*own.lines(), *absence_lines(sums)]
+        findings = [*own.lines(), *absence_lines(known_sums(releases, manifest.cohort))]
         found.append((manifest, {**more, "missed": missed(sums), "own": own.to_json(), "findings": findings}))
     return found
 

@@ -23,7 +23,9 @@ IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, 
 
 def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List every release, from the verified log."""
+    from fedsecure_node.log.absences import known_sums
     from fedsecure_node.log.cohorts import cohort_decisions
+    from fedsecure_node.log.differences import difference_lines
     from fedsecure_node.log.queries import entries
     from fedsecure_node.log.releases import fold
 
@@ -31,9 +33,10 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     found = fold(records).values()
     answers = sum(1 for query in entries(records) if query.answered)
     cohorts = list(cohort_decisions(records))
+    warnings = difference_lines(known_sums(found))
     if as_json:
         shown = {"releases": [r.to_json() for r in found], "answers": answers}
-        emit_json({**shown, "cohorts": [decision.to_json() for decision in cohorts]})
+        emit_json({**shown, "cohorts": [decision.to_json() for decision in cohorts], "warnings": warnings})
         return
     if not found:
         say("nothing was released")
@@ -44,6 +47,8 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
         say(f"besides, {left} left: fedsecure node queries")
     for decision in cohorts:
         say(f"{decision.record:>5}  {decision.time[:19]}Z  {decision.line()}")
+    for line in warnings:
+        say(line)
 
 
 def _line(item: Release) -> str:

@@ -4,30 +4,33 @@ that leaves a node out of every other round learns about that node from the diff
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from fedsecure.text import counted
 from fedsecure_node.log.chain import ANNOUNCED, CLOSED, UNMASKED
+from fedsecure_node.log.differences import difference_lines
 from fedsecure_node.log.releases import Release
 
-__all__ = ["MaskedRound", "Standing", "absence_lines", "differing", "masked_rounds", "missed", "standing"]
+__all__ = ["MaskedRound", "Standing", "absence_lines", "known_sums", "masked_rounds", "missed", "standing"]
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedRound:
-    """A sum that was read or could be: the release of this node in it, the cohort by name and its nodes, and U3, whose
-    sum it is."""
+    """A sum that was read or could be: the release of this node in it, or, with ``inside`` False, the one that it is
+    without; the cohort by name and its nodes, and U3, whose sum it is."""
 
     release: int
     plan: str
     name: str
+    method: str
     round: int
     exchange: str
     cohort: str
     nodes: tuple[str, ...]
     survivors: tuple[str, ...]
+    inside: bool
 
     def __str__(self) -> str:
         return f"{self.name}, round {self.round + 1} {self.exchange}"
@@ -35,24 +38,35 @@ class MaskedRound:
 
 def masked_rounds(releases: Iterable[Release], cohort: str = "") -> list[MaskedRound]:
     """The sums that ``releases`` are inside, in the log's order; of the cohort of this name alone, if one is given."""
+    return [each for each in known_sums(releases, cohort) if each.inside]
+
+
+def known_sums(releases: Iterable[Release], cohort: str = "") -> list[MaskedRound]:
+    """As ``masked_rounds``, with those that were announced as made without this node, though it had contributed."""
     found = []
     for release in releases:
         for event in release.events:
             if event.kind in (UNMASKED, ANNOUNCED):
-                about, key = release.body["secagg"]["cohort"], release.key
-                found.append(
-                    MaskedRound(
-                        release.number,
-                        key.plan,
-                        str(release.body["plan"]["name"]),
-                        key.round,
-                        key.exchange,
-                        str(about["name"]),
-                        tuple(about["nodes"]),
-                        tuple(event.body["survivors"]),
-                    )
-                )
+                found.append(_sum(release, event.body["survivors"], inside=True))
+            elif event.kind == CLOSED and "announced" in event.body:
+                found.append(_sum(release, event.body["announced"]["survivors"], inside=False))
     return [each for each in found if not cohort or each.cohort == cohort]
+
+
+def _sum(release: Release, survivors: Iterable[str], *, inside: bool) -> MaskedRound:
+    about, plan, key = release.body["secagg"]["cohort"], release.body["plan"], release.key
+    return MaskedRound(
+        release.number,
+        key.plan,
+        str(plan["name"]),
+        str(plan["method"]),
+        key.round,
+        key.exchange,
+        str(about["name"]),
+        tuple(about["nodes"]),
+        tuple(survivors),
+        inside,
+    )
 
 
 def missed(rounds: Iterable[MaskedRound]) -> dict[str, int]:
@@ -61,32 +75,16 @@ def missed(rounds: Iterable[MaskedRound]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def differing(rounds: Iterable[MaskedRound]) -> Iterator[tuple[MaskedRound, MaskedRound, str]]:
-    """Pairs of successive sums of one run and exchange whose nodes differ by one alone, and that node."""
-    last: dict[tuple[str, str], MaskedRound] = {}
-    for each in rounds:
-        before = last.get((each.plan, each.exchange))
-        if before is not None:
-            apart = set(before.survivors) ^ set(each.survivors)
-            if len(apart) == 1:
-                yield before, each, apart.pop()
-        last[each.plan, each.exchange] = each
-
-
 def absence_lines(rounds: Iterable[MaskedRound]) -> list[str]:
-    """For people: how often each node was missing, and what that shows. Empty when nobody ever was."""
+    """For people: how often each node was missing, and what that shows. Empty when nobody ever was. ``rounds``: as
+    ``known_sums`` gives them."""
     sums = list(rounds)
+    inside = [each for each in sums if each.inside]
     lines = [
-        f"node {node}: missing from {counted(count, 'sum')} of {len(sums)} that this node is inside"
-        for node, count in missed(sums).items()
+        f"node {node}: missing from {counted(count, 'sum')} of {len(inside)} that this node is inside"
+        for node, count in missed(inside).items()
     ]
-    about: dict[str, int] = Counter(node for _, _, node in differing(sums))
-    for node, pairs in sorted(about.items()):
-        lines.append(
-            f"warning: {counted(pairs, 'pair')} of successive rounds differ by node {node} alone: where values change "
-            f"little from round to round, the difference of two sums is about what {node} sent"
-        )
-    return lines
+    return lines + difference_lines(sums)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,6 @@ class SumNotes:
         """Releases of a run, or of all, of whose summed half it is not known yet what becomes of it."""
         return [r for r in self.of(plan_digest) if r.is_summed_half_open]
 
-    def read(self, plan_digest: str) -> list[Release]:
-        """Releases of a run whose summed half is inside a sum that was read or could be, in the log's order."""
-        return [r for r in self.of(plan_digest) if r.state in ("unmasked", "announced")]
-
     def of(self, plan_digest: str = "") -> list[Release]:
         """Releases of a run, or of all, whose summed half goes under masks, in the log's order."""
         found = [r for r in self._log.releases().values() if r.is_masked]

@@ -11,8 +11,9 @@ from fedsecure.secagg.results import SessionResult, parse_result
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
-from fedsecure_node.log.absences import absence_lines, masked_rounds
+from fedsecure_node.log.absences import known_sums
 from fedsecure_node.log.chain import ANNOUNCED, CLOSED, CONFIRMED, MASKED, UNMASKED
+from fedsecure_node.log.differences import difference_lines, differs_from_another_run
 from fedsecure_node.log.releases import Release
 from fedsecure_node.masking.announced import Place, announced_place, other_survivors
 from fedsecure_node.progress import Reporter
@@ -66,11 +67,18 @@ def close_sums(gate: Gate, plan_digest: str, reason: str, *, went_on: bool = Fal
 
 
 def say_differing(gate: Gate, reporter: Reporter, release: Release) -> None:
-    """Warn when the last two sums of the exchange of ``release`` differ by one node alone."""
-    rounds = [r for r in masked_rounds(gate.sums.read(release.key.plan)) if r.exchange == release.key.exchange]
-    for line in absence_lines(rounds[-2:]):
-        if line.startswith("warning"):
-            _say(reporter, "differs", release, line)
+    """Warn when the last two sums of the exchange of ``release`` differ by one node alone, and when its sum and one of
+    another run do."""
+    sums = known_sums(gate.sums.of())
+    own = [r for r in sums if (r.plan, r.exchange) == (release.key.plan, release.key.exchange)]
+    for line in difference_lines(own[-2:]):
+        _say(reporter, "differs", release, line)
+    if not own or any(before.survivors == own[-1].survivors for before in own[:-1]):
+        return  # it was said of that one
+    if found := differs_from_another_run(own[-1], sums):
+        other, node = found
+        text = f"warning: its sum and that of {other} differ by node {node} alone: where both began from nearly the"
+        _say(reporter, "differs", release, f"{text} same model, the difference is about what {node} sent")
 
 
 def no_contribution(name: str, key: ExchangeKey, release: Release | None) -> SecAggError:
@@ -168,6 +176,7 @@ def _close(gate: Gate, reporter: Reporter, old: Release, key: ExchangeKey, other
     )
     if other is not None:
         _say(reporter, "left-out", old, f"the sum over {len(other.survivors)} nodes is without it")
+        say_differing(gate, reporter, old)
 
 
 def _say(reporter: Reporter, event: str, release: Release, text: str) -> None:

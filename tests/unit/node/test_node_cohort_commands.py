@@ -288,7 +288,7 @@ def test_who_was_missing_from_the_sums_is_told_from_the_log(institutions):
         log = open_log(store, settings)
         for round_, survivors in enumerate((NODES, NODES[:2], NODES)):
             body = {
-                "plan": {"digest": "d" * 64, "name": "toy"},
+                "plan": {"digest": "d" * 64, "name": "toy", "method": "fedaf"},
                 "payload": {"sha256": "e" * 64},
                 "round": round_,
                 "step": 0,
