@@ -99,7 +99,13 @@ def test_no_setting_stops_early_or_chooses_a_round():
 
 
 @pytest.mark.parametrize(
-    "model", [{"name": "convnet", "depth": 3}, {"name": "resnet"}, {"name": "lenet", "padding": 2}, {"name": "mlp", "hidden": [8]}]
+    "model",
+    [
+        {"name": "convnet", "depth": 3},
+        {"name": "resnet"},
+        {"name": "lenet", "padding": 2},
+        {"name": "mlp", "hidden": [8]},
+    ],
 )
 def test_no_network_that_is_shipped_has_statistics_of_a_batch(model):
     made = plan({"name": "fedavg", "local_steps": 1}, DP_SGD, model=model)
