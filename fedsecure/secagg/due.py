@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fedsecure.crypto.keystream import Prg
 from fedsecure.crypto.signatures import SigningIdentity
+from fedsecure.crypto.transcripts import transcript_hash
 from fedsecure.errors import CertificateError, LocalProtocolError, SecAggError
 from fedsecure.secagg.codec import fault
 from fedsecure.secagg.fixedpoint import ring_dtype
@@ -32,7 +33,7 @@ class SessionDue:
     ``prev_result``: ``result_digest`` of the run's last announced result, or empty. ``min_survivors``: the fewest nodes
     of a sum that plan and policy allow; the manifest's t counts besides. ``dp_digest``: of the noise it added
     (``noise.dp_digest``), or empty. ``prgs``: the keystreams it would use. ``attempts``: the numbers that sessions of
-    this contribution have.
+    this contribution have. ``is_of_model``: whether anything was broadcast that it was computed from.
     """
 
     node: str
@@ -47,6 +48,13 @@ class SessionDue:
     dp_digest: bytes = b""
     prgs: tuple[Prg, ...] = tuple(Prg)
     attempts: range = range(2**32)
+    is_of_model: bool = True
+
+    @property
+    def model(self) -> bytes:
+        """What ``SessionMemory`` tells sums apart by: of one model, all are over the same nodes. Where none was
+        broadcast, as for numbers of records, each round counts as of its own: nodes may come and go."""
+        return self.state_digest if self.is_of_model else transcript_hash("round", self.round.to_bytes(8, "big"))
 
     @property
     def least(self) -> int:

@@ -218,7 +218,7 @@ class SecAggNode:
                 signers.add(signer)
             self._require(len(signers), "confirmed the survivors")
             triple = due.experiment, due.purpose, due.round
-            self._memory.release(*triple, self._transcript3, due.state_digest, self._survivors)
+            self._memory.release(*triple, self._transcript3, due.model, self._survivors)
             dropped = [node for node in self._shared if node not in self._survivors]
             shares = self._secrets().shares(self._survivors, dropped)
         self._forget()
@@ -287,7 +287,7 @@ class SecAggNode:
 
     def _require_same(self, survivors: tuple[str, ...]) -> None:
         due = self._due
-        if self._memory.survivors(due.experiment, due.purpose, due.state_digest) not in (None, survivors):
+        if self._memory.survivors(due.experiment, due.purpose, due.model) not in (None, survivors):
             raise among_others(due.purpose, due.round)
 
     def _require_self(self, nodes: Mapping[str, bytes] | tuple[str, ...], name: str) -> None:

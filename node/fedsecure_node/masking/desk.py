@@ -187,6 +187,7 @@ class LegDesk:
             prev_result=self._store.sessions.asked(about.key).previous,
             min_survivors=masks.least,
             attempts=session_numbers(about.key.attempt),
+            is_of_model=bool(about.method.broadcast_schema(about.key.exchange).released),
         )
         nbytes = sum(stream.spec.nbytes for stream in masks.streams)
         lifetime = Lifetime(longest_s(about.plan.deadlines.exchange, nbytes, masks.nodes), self._now)

@@ -91,7 +91,8 @@ def body(plan, round_=0):
     about = {"name": "hospitals", "nodes": list(NAMES), "threshold": 3}
     return {
         "plan": {"digest": plan, "name": f"toy-{plan[:1]}", "method": "fedaf"},
-        "payload": {"sha256": "e" * 64, "bytes": 16}, "round": round_, "step": 0, "attempt": 0, "exchange": "statistics", "class_counts": None,
+        "payload": {"sha256": "e" * 64, "bytes": 16},
+        "round": round_, "step": 0, "attempt": 0, "exchange": "statistics", "class_counts": None,
         "guarantee": {"label": "none"}, "secagg": {"cohort": about, "streams": [{"bytes": 8}]},
     }  # fmt: skip
 

@@ -28,7 +28,8 @@ def body(round_=0, *, plan="d" * 64, attempt=0, masked=True, cohort="hospitals")
     about = {"name": cohort, "nodes": list(NAMES), "threshold": 3}
     return {
         "plan": {"digest": plan, "name": "toy", "method": "fedaf"},
-        "payload": {"sha256": "e" * 64, "bytes": 16}, "round": round_, "step": 0, "attempt": attempt, "exchange": "statistics",
+        "payload": {"sha256": "e" * 64, "bytes": 16},
+        "round": round_, "step": 0, "attempt": attempt, "exchange": "statistics",
         **({"secagg": {"cohort": about, "streams": [{"bytes": 8}]}} if masked else {}),
     }  # fmt: skip
 

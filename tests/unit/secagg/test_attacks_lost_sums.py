@@ -60,6 +60,15 @@ def test_another_model_may_be_summed_over_other_nodes(lab):
     assert knows(lab, colluders, first, second) == {HONEST, frozenset({"bea", "cyd"})}
 
 
+def test_an_exchange_without_a_model_may_be_summed_over_other_nodes(lab):
+    """Nothing is broadcast, in any round: its sums hold what each node lays open in them."""
+    cast = {name: lab.node(name, is_of_model=False) for name in lab.names}
+    assert Relay(lab, lab.config(), cast).run().who(4) == list(lab.names)
+    cast = {name: lab.node(name, round=2, is_of_model=False) for name in lab.names}
+    some = list(lab.names[1:])
+    assert Relay(lab, lab.config(round=2), cast).run(0, 4, some).who(4) == some
+
+
 def test_nodes_that_forget_which_model_they_released_are_told_apart(lab):
     """What is at stake."""
     first = summed(lab, colluders := ("dot", "eve"))
