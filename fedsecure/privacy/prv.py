@@ -16,11 +16,11 @@ from fedsecure.privacy.spend import Spend
 __all__ = ["prv_epsilon"]
 
 #: The error of epsilon that is aimed for: a share of it, within limits in units of epsilon.
-RELATIVE_ERROR, LEAST_ERROR, MOST_ERROR = 4e-3, 5e-4, 0.2
+RELATIVE_ERROR, LEAST_ERROR, MOST_ERROR = 4e-3, 1e-3, 0.2
 #: The error of delta, as a share of delta.
 DELTA_ERROR = 1e-3
-#: Most points of the grid, which are 32 MiB an array; a coarser grid has a larger error.
-MOST_POINTS = 1 << 22
+#: Most points of the grid, which are 16 MiB an array; a coarser grid has a larger error.
+MOST_POINTS = 1 << 21
 #: Beyond the RDP bound, by the authors' own program (Opacus has the same).
 MARGIN = 3.0
 
