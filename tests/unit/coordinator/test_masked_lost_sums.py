@@ -20,8 +20,8 @@ START = float(server_seed(5) % 7)
 ALL = list("abcd")
 #: What ends a run that has no further round.
 TODAY = (
-    r"update: too many nodes gave their unmasking shares before the sum was kept .*: submit the plan again with another "
-    "seed"
+    r"update: too many nodes gave their unmasking shares before the sum was kept .*: "
+    "submit the plan again with another seed"
 )
 
 
@@ -38,8 +38,8 @@ def lose(masked_run, masked_plan, open_office):
     """``lose(rounds=2)``: a coordinator that was started again, after a and b gave their shares in session ``sums``
     + 1 and before there was a sum. ``without``: nodes that were out of it from the first leg on."""
 
-    def make(*, sums=0, without=(), **plan):
-        run = masked_run()
+    def make(*, sums=0, without=(), method=None, **plan):
+        run = masked_run(method=method)
         digest = run.open(masked_plan(**plan))
         run.pump(digest, lambda: len(details(run.office, "masked-sum")) == sums)
         before = len(run.answered)
@@ -47,7 +47,7 @@ def lose(masked_run, masked_plan, open_office):
         run.pump(digest, lambda: [n for n, leg, _ in run.answered[before:] if leg == 4] == ["a", "b"])
         run.office.sessions.close()
         assert len(details(run.office, "masked-sum")) == sums
-        again = open_office(times=run.office.sessions._times)
+        again = open_office(method, times=run.office.sessions._times)
         again.preparer.take_up()
         return type(run)(again, run.manifest, run.nodes), digest
 
@@ -93,6 +93,18 @@ def test_a_round_between_two_sums(lose):
     (announced,) = {result for round_, _, _, result in run.results if round_ == 2}
     result, kept = parse_result(announced), office.journal.masked_sum(digest, 0, "one", 0)
     assert (result.round, result.purpose, result.transcript3.hex()) == (0, "one", kept.transcript)
+
+
+def test_the_second_exchange_of_a_round(lose, toy):
+    """What the first one gave stays in the state, and its sum is announced with the next round."""
+    run, digest = lose(sums=1, rounds=2, method=toy.method(("one", "two")))
+    run.pump(digest, lambda: run.ended(digest))
+    office, row = run.office, run.ended(digest)
+    assert row.phase == "COMPLETED"
+    assert final(office, row) == [START + 6 + 0 + 2 * (6 + 1)] * 4
+    assert [(d["round"], d["exchange"]) for d in details(office, "skipped")] == [(0, "two")]
+    announced = [(r.round, r.purpose) for r in (parse_result(found[3]) for found in run.results)]
+    assert announced == [(0, "one")] * 4 + [(1, "one")] * 4
 
 
 def test_the_last_round_cannot_be_skipped(lose):
