@@ -28,7 +28,12 @@ def plan(privacy: dict[str, Any] | None, method: dict[str, Any] | None = None) -
 
 
 def broken(asked: Plan, **rules: Any) -> list[str]:
-    policy = {"format": 1, "plans": {"methods": ["fedavg", "fedaf"]}, "privacy": rules}
+    policy = {
+        "format": 1,
+        "plans": {"methods": ["fedavg", "fedaf"]},
+        "privacy": rules,
+        "condensation": {"fresh_queries": True},
+    }
     return validate(Policy, policy, "policy").violations(asked)
 
 
