@@ -20,6 +20,7 @@ from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.text import counted
+from fedsecure_node.assemble import cost_of
 from fedsecure_node.cli.verification import verify_node
 from fedsecure_node.link.connect import own_certificate
 from fedsecure_node.log.budget import check_holds
@@ -102,6 +103,7 @@ def _checks(settings: NodeSettings, plan_file: Path | None) -> Iterator[tuple[st
         records = _Records(settings, plan_file)
         yield "records", records.fit
         yield "records and policy", records.enough
+        yield "plan and budget", lambda: _budget(settings, plan_file)
 
 
 def _certificate(settings: NodeSettings) -> str:
@@ -169,6 +171,16 @@ def _plan(settings: NodeSettings, plan_file: Path) -> str:
     plan, _ = load_plan(plan_file)
     read_policy(settings.policy).policy.check_plan(plan)
     return f"the policy allows plan {plan.name} ({plan.digest()[:12]})"
+
+
+def _budget(settings: NodeSettings, plan_file: Path) -> str:
+    """Whether the data set can pay for the whole plan. Raises ``PrivacyBudgetExceeded``."""
+    plan, _ = load_plan(plan_file)
+    cost = cost_of(settings)(plan, read_policy(settings.policy).policy)
+    if cost is None:
+        return "the plan spends none: it asks for no differential privacy"
+    cost.check()
+    return cost.words()
 
 
 class _Records:

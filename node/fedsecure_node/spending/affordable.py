@@ -89,7 +89,7 @@ def whole_cost(
 
 
 class CostOf:
-    """What plans cost this node's data set, read from the ledger as it is; changes and holds nothing."""
+    """What plans cost this node's data set, with what the ledger says that it spent; charges and holds nothing."""
 
     def __init__(self, ledger: Path, data: IdentifiedData) -> None:
         self._path, self._data = ledger, data

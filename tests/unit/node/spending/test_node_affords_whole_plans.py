@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import tomli_w
 
 from fedsecure.errors import LocalProtocolError, PrivacyBudgetExceeded
 from fedsecure.methods import build_method
@@ -130,3 +131,19 @@ def test_the_sheet_tells_mechanism_and_cost(site, plan_of):
 def cost_of_nothing_asked(plan, policy):
     assert plan.privacy is None
     return ()
+
+
+def test_node_check_asks_for_the_whole_cost(site, plan_of, tmp_path):
+    from fedsecure_node.cli.first_steps import _budget
+
+    site.policy(epsilon=2.0)
+    path = tmp_path / "plan.toml"
+    for plan, said in (
+        (plan_of(privacy=None), "spends none"),
+        (plan_of(), "all 10 rounds would take epsilon from 0 to"),
+    ):
+        path.write_text(tomli_w.dumps(plan.model_dump(mode="json", exclude_none=True)))
+        assert said in _budget(site.settings, path)
+    path.write_text(tomli_w.dumps(plan_of(rounds=2000).model_dump(mode="json", exclude_none=True)))
+    with pytest.raises(PrivacyBudgetExceeded, match="rounds could be paid for"):
+        _budget(site.settings, path)
