@@ -6,7 +6,10 @@ verb, typed again, does the rest.
 
 from __future__ import annotations
 
-from fedsecure.errors import ConfigError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fedsecure.errors import CertificateError, ConfigError, ReleaseLogError, StoreError
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure_node.assemble import open_log
 from fedsecure_node.cli.cohort_steps import Site
@@ -44,9 +47,10 @@ def unpin(site: Site, cohort: str, *, by: str, reason: str) -> CohortDecision:
     """
     with Store(site.settings.store, create=False) as store:
         ended = store.pins.end(cohort, now_ms=now_ms())
-        log = open_log(store, site.settings)
         if ended is not None:
-            return _note(log, cohort, ended.version, ended.digest, by, reason)
+            with _ended_all_the_same(cohort):
+                return _note(open_log(store, site.settings), cohort, ended.version, ended.digest, by, reason)
+        log = open_log(store, site.settings)
         last = last_decision(log.records(), cohort)
         if last is None or last.kind == UNTRUSTED:
             raise ConfigError(
@@ -54,6 +58,16 @@ def unpin(site: Site, cohort: str, *, by: str, reason: str) -> CohortDecision:
                 hint="see which are: fedsecure node cohort show",
             )
         return _note(log, cohort, last.version, last.digest, by, reason)
+
+
+@contextmanager
+def _ended_all_the_same(cohort: str) -> Iterator[None]:
+    try:
+        yield
+    except (CertificateError, ReleaseLogError, StoreError) as error:
+        raise type(error)(
+            f"cohort {cohort} is no longer trusted, but the log has no record of that: {error}", hint=error.hint
+        ) from None
 
 
 def _note(log: ReleaseLog, cohort: str, version: int, digest: str, by: str, reason: str) -> CohortDecision:

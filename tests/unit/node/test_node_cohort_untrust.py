@@ -134,7 +134,8 @@ def test_a_log_that_does_not_verify_ends_trust_and_lets_none_begin(institutions)
     path = institutions.folder("hospital-a") / "store" / "releases.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"hospital-b", b"hospital-x", 1))
-    institutions.type("untrust", "cardiology", code=18)
+    text = institutions.type("untrust", "cardiology", code=18)
+    assert "cohort cardiology is no longer trusted, but the log has no record of that: release log, record 1" in text
     assert pinned_rows(institutions) == 0
     manifest = CohortManifest.model_validate_json(institutions.file.read_bytes())
     institutions.type("trust", institutions.file, "--digest", manifest.digest.hex(), code=18)
