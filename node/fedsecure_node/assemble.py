@@ -140,7 +140,7 @@ def _desks(
     device = settings.compute.apply()
     gate = Gate(store, log, node_id=settings.node, hold=hold)
     watch = PolicyWatch(settings.policy)
-    plans = PlanDesk(store, reporter, node_id=settings.node, watch=watch, spending=spending)
+    plans = PlanDesk(store, reporter, node_id=settings.node, watch=watch, cohorts=pins, spending=spending)
     exchanges = ExchangeDesk(
         store,
         gate,

@@ -11,8 +11,10 @@ from fedsecure.policy import Policy
 from fedsecure.threads import lacks_thread
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.link.connect import Link
+from fedsecure_node.masking.terms import TrustedCohorts
 from fedsecure_node.plans.approvals import Verdict, consider, standing
 from fedsecure_node.plans.institution import PolicyWatch
+from fedsecure_node.plans.masked_standing import without_cohort
 from fedsecure_node.plans.reasons import public_reason
 from fedsecure_node.progress import Reporter
 from fedsecure_node.spending.desk import SpendingDesk
@@ -36,12 +38,20 @@ class PlanDesk:
     """Keeps the runs of this node in line with what was offered and what the institution wants."""
 
     def __init__(
-        self, store: Store, reporter: Reporter, *, node_id: str, watch: PolicyWatch, spending: SpendingDesk
+        self,
+        store: Store,
+        reporter: Reporter,
+        *,
+        node_id: str,
+        watch: PolicyWatch,
+        cohorts: TrustedCohorts,
+        spending: SpendingDesk,
     ) -> None:
         self._store = store
         self._reporter = reporter
         self._node = node_id
         self._watch = watch
+        self._cohorts = cohorts
         self._spending = spending
         self._told: dict[str, str] = {}
         #: Fault of the policy for which the node holds still, by plan.
@@ -136,7 +146,9 @@ class PlanDesk:
             self._store.runs.reopen(seen.digest)
         link.client.join(seen.digest)
         self._store.plans.set_refusal_told(seen.digest, "")
-        self._reporter.say("joined", f"plan {seen.name} ({seen.digest[:12]}): joined", plan=seen.digest)
+        lacking = without_cohort(seen.plan(), self._cohorts)
+        text = f"plan {seen.name} ({seen.digest[:12]}): joined" + (f"; WARNING: {lacking}" if lacking else "")
+        self._reporter.say("joined", text, plan=seen.digest)
 
     def _hold_still(self, seen: SeenPlan, judged: Verdict) -> None:
         """Say, once for each fault, that the policy is at fault and the node therefore does nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -19,6 +19,7 @@ from fedsecure.files import PUBLIC_FILE, exists, private_folder, write_durably
 from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
 from fedsecure.privacy.ledger import Ledger
+from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.text import counted
 from fedsecure_node.assemble import cost_of
 from fedsecure_node.cli.verification import verify_node
@@ -27,10 +28,12 @@ from fedsecure_node.log.budget import check_holds
 from fedsecure_node.log.chain import CHARGED
 from fedsecure_node.log.charges import charged
 from fedsecure_node.log.witness import Witness
+from fedsecure_node.masking.pins import Pins
 from fedsecure_node.plans.describe import human_bytes
 from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.plans.localdata import LocalData, taking_part
 from fedsecure_node.settings import CONFIG_NAME, NodeSettings, load_settings
+from fedsecure_node.store.store import Store
 from fedsecure_node.text import printable
 
 __all__ = ["Finding", "check_node", "example", "init_node"]
@@ -100,6 +103,7 @@ def _checks(settings: NodeSettings, plan_file: Path | None) -> Iterator[tuple[st
     yield "privacy ledger", lambda: _ledger(settings)
     if plan_file is not None:
         yield "plan and policy", lambda: _plan(settings, plan_file)
+        yield "plan and cohorts", lambda: _cohorts(settings, plan_file)
         records = _Records(settings, plan_file)
         yield "records", records.fit
         yield "records and policy", records.enough
@@ -171,6 +175,33 @@ def _plan(settings: NodeSettings, plan_file: Path) -> str:
     plan, _ = load_plan(plan_file)
     read_policy(settings.policy).policy.check_plan(plan)
     return f"the policy allows plan {plan.name} ({plan.digest()[:12]})"
+
+
+def _cohorts(settings: NodeSettings, plan_file: Path) -> str:
+    """Whether the cohort of a plan under masks is trusted here. Raises ``ConfigError`` when it is not and has to be."""
+    plan, _ = load_plan(plan_file)
+    if plan.secagg == "off":
+        return "the plan needs none: it has no masks"
+    try:
+        manifest = _trusted(settings, plan.cohort.nodes)
+    except ConfigError as error:
+        if plan.secagg == "required":
+            raise
+        return f"{error}; the node leaves the run if it turns out to be masked ({error.hint})"
+    return f"cohort {manifest.cohort}, version {manifest.version}, is trusted here"
+
+
+def _trusted(settings: NodeSettings, nodes: Sequence[str]) -> CohortManifest:
+    if not exists(settings.store):
+        raise ConfigError(
+            f"no cohort is trusted by node {settings.node}, which has no store yet",
+            hint="pin the manifest that all of its nodes signed: fedsecure node cohort trust FILE --digest DIGEST",
+        )
+    public_bytes = load_identity(settings.identity).public_bytes
+    with Store(settings.store, create=False) as store:
+        return Pins(store, node=settings.node, federation=settings.federation, public_bytes=public_bytes).for_nodes(
+            nodes
+        )
 
 
 def _budget(settings: NodeSettings, plan_file: Path) -> str:

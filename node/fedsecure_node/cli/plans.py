@@ -15,9 +15,11 @@ from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
     from fedsecure_node.plans.approvals import Verdict
+    from fedsecure_node.settings import NodeSettings
     from fedsecure_node.spending.affordable import CostOf
     from fedsecure_node.store.planbook import SeenPlan
     from fedsecure_node.store.runbook import Run
+    from fedsecure_node.store.store import Store
 
 __all__ = ["approve", "plans", "refuse_plan"]
 
@@ -36,12 +38,13 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     with Store(settings.store, create=False) as store:
         seen = store.plans.all()
         runs = {run.digest: run for run in store.runs.all()}
+        warnings = _warnings(settings, store, seen, runs)
     watch, cost = PolicyWatch(settings.policy), cost_of(settings)
     shown = []
     for found in seen:
         run = runs.get(found.digest)
         judged = verdict(found.plan(), watch) if run else verdict(found.plan(), watch, cost.broken)
-        shown.append(_show(found, judged, run, cost))
+        shown.append({**_show(found, judged, run, cost), "warnings": warnings[found.digest]})
     if as_json:
         emit_json({"plans": shown})
         return
@@ -51,11 +54,34 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
         for line in plan["words"]:
             say(line)
         say(f"decision: {plan['decision']}{_by(plan)}; run: {_run(plan)}; offered: {plan['offered']}")
+        for line in plan["warnings"]:
+            say(f"WARNING: {line}")
         if plan["holds_still"] and plan["run"] in (None, "active"):
             say("the node holds still: nothing is computed and nothing leaves until the policy can be read")
         if plan["decision"] == "pending" and plan["policy_passes"] and plan["offered"] in ("joining", "running"):
             say(f"to take part: fedsecure node approve {plan['digest']} --dir {quoted(folder)}")
         say()
+
+
+def _warnings(settings: NodeSettings, store: Store, seen: list[SeenPlan], runs: dict[str, Run]) -> dict[str, list[str]]:
+    """Of each plan whose run is not over here, what makes this node leave it at its first masked exchange."""
+    from fedsecure.crypto.signatures import load_identity
+    from fedsecure_node.masking.pins import Pins
+    from fedsecure_node.plans.masked_standing import begun_before, without_cohort
+
+    over = {digest for digest, run in runs.items() if run.state != "active"}
+    waiting = {found.digest: found.plan() for found in seen if found.digest not in over}
+    if all(plan.secagg == "off" for plan in waiting.values()):
+        return {found.digest: [] for found in seen}
+    public_bytes = load_identity(settings.identity).public_bytes
+    pins = Pins(store, node=settings.node, federation=settings.federation, public_bytes=public_bytes)
+    given = store.marks.runs()
+    before = [found.plan() for found in seen if found.digest in given]
+    lines: dict[str, list[str]] = {found.digest: [] for found in seen}
+    for digest, plan in waiting.items():
+        repeated = "" if digest in given else begun_before(plan, before)
+        lines[digest] = [line for line in (without_cohort(plan, pins), repeated) if line]
+    return lines
 
 
 def _by(plan: dict[str, Any]) -> str:

@@ -52,7 +52,8 @@ def test_a_cohort_that_is_not_pinned(site, script, cohort, masked_plan):
 def test_nothing_pinned_at_all(site, script, masked_plan):
     script.offer(plan := masked_plan())
     script.sums.ask(plan, cohort="ab" * 32)
-    left_before_anything_was_computed(site, script, "the cohort is not the one that is pinned", "is trusted by node")
+    words = "joined; WARNING: no cohort of exactly the nodes hospital-a, hospital-b, hospital-c is trusted by node"
+    left_before_anything_was_computed(site, script, "the cohort is not the one that is pinned", words)
 
 
 def test_a_plain_sum_where_the_plan_requires_masks(site, script, cohort, masked_plan):
