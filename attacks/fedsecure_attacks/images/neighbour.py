@@ -14,10 +14,10 @@ from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["calibrated_neighbour", "raw_neighbour"]
+__all__ = ["calibrated_neighbour", "distances", "raw_neighbour"]
 
 
-def _distances(released: Labelled, candidates: Candidates, embedded: Floats, embed: Embedding) -> Floats:
+def distances(released: Labelled, candidates: Candidates, embedded: Floats, embed: Embedding) -> Floats:
     """To the nearest released record of the same class; of any, for classes of which none was released."""
     others = embed(released.x)
     found = nearest(embedded, others)
@@ -30,7 +30,7 @@ def _distances(released: Labelled, candidates: Candidates, embedded: Floats, emb
 
 def raw_neighbour(seen: Outsider, candidates: Candidates, embed: Embedding) -> Floats:
     """Minus the distance (n,) in ``embed``'s space."""
-    return -_distances(seen.released, candidates, embed(candidates.x), embed)
+    return -distances(seen.released, candidates, embed(candidates.x), embed)
 
 
 def calibrated_neighbour(
@@ -41,8 +41,8 @@ def calibrated_neighbour(
     if len(references) < 4:
         raise ValueError(f"{len(references)} reference sets (at least 4 are needed)")
     embedded = embed(candidates.x)
-    known = np.stack([_distances(other, candidates, embedded, embed) for other in references])  # (R, n)
+    known = np.stack([distances(other, candidates, embedded, embed) for other in references])  # (R, n)
     spread = known.std(axis=0)
     floor = float(np.median(spread)) * 1e-3 + 1e-12
     mean = known.mean(axis=0)
-    return np.asarray((mean - _distances(seen.released, candidates, embedded, embed)) / np.maximum(spread, floor))
+    return np.asarray((mean - distances(seen.released, candidates, embedded, embed)) / np.maximum(spread, floor))

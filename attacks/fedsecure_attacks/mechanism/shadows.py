@@ -1,0 +1,116 @@
+"""Shadows: sets condensed from random halves of the pool, by the loop that nodes use.
+
+Each record is in with probability one half, an independent coin for each; one split labels all records at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedsecure.condensation.initial import initial_images
+from fedsecure.condensation.loop import Draw, match, record_matcher
+from fedsecure.condensation.matching import squared_distance
+from fedsecure.condensation.means import ClassMeans, ClassRecords, exact_means, synthetic_means
+from fedsecure.errors import AuditError
+from fedsecure.method import ClientContext
+from fedsecure.models import Network, Parameters, draw_parameters
+from fedsecure.randomness import derive_seed, numpy_generator, torch_generator
+from fedsecure_attacks.embedding import family
+from fedsecure_attacks.mechanism.setting import Setting
+from fedsecure_attacks.records import Labelled
+
+__all__ = ["Shadow", "coin", "make_shadow"]
+
+#: How much longer than ``steps`` a setting with a residual may take.
+MOST_LONGER = 8
+#: Fresh networks that the residual is measured under.
+PROBES = 5
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Shadow:
+    """``released``: the condensed set. ``inside`` (n,): which records of the pool it was made from. ``residual``: mean
+    over fresh networks and classes of ||mean of records - mean of images||^2, in features scaled to their dimension.
+    ``steps`` that were done."""
+
+    released: Labelled
+    inside: Mask = field(repr=False)
+    residual: float
+    steps: int
+
+    def counts(self, pool: Labelled) -> Mapping[int, int]:
+        """Records of each class that were in."""
+        values, many = np.unique(pool.y[self.inside], return_counts=True)
+        return dict(zip(values.tolist(), many.tolist(), strict=True))
+
+
+def coin(n: int, seed: int, number: int) -> Mask:
+    """Split ``number``: (n,), each record in with probability one half."""
+    return np.asarray(numpy_generator(seed, "split", number).random(n) < 0.5)
+
+
+def make_shadow(pool: Labelled, inside: Mask, setting: Setting, seed: int, number: int) -> Shadow:
+    """Condense the records that are in. The same arguments give the same set, bit for bit, on one machine. Raises
+    ``AuditError`` when no class has any record."""
+    ours = pool.take(inside)
+    held = tuple(np.unique(ours.y).tolist())
+    if not held:
+        raise AuditError(f"{pool.name}: split {number} has no record in any class")
+    records = ClassRecords(held, tuple(torch.tensor(ours.x[ours.y == c]) for c in held))
+    network = family(pool.x.shape[1:], max(2, int(pool.y.max()) + 1), setting.width)
+    images = torch.stack(
+        [
+            initial_images(setting.init, setting.init_n, setting.ipc, group, torch_generator(seed, "start", number, c))
+            for c, group in zip(held, records.records, strict=True)
+        ]
+    )
+    images, steps = _condensed(setting, network, records, images, seed, number)
+    residual = _residual(network, records, images, seed)
+    flat = images.flatten(0, 1).numpy().astype(np.float32)
+    labels = np.repeat(np.asarray(held, np.int64), setting.ipc)
+    return Shadow(Labelled(f"shadow {number}", flat, labels), inside, residual, steps)
+
+
+def _condensed(
+    setting: Setting, network: Network, records: ClassRecords, images: torch.Tensor, seed: int, number: int
+) -> tuple[torch.Tensor, int]:
+    """``steps`` steps, and with a residual as many again until it is reached."""
+    done, method = 0, setting.method()
+    while True:
+        part = done // setting.steps
+        ctx = ClientContext(node="auditor", round=part, seed=derive_seed(seed, "shadow", number))
+        matcher = record_matcher(method, network, records, _drawing(network, ctx.seed, part), ctx)
+        images = match(method, matcher, images, _loss, ctx).images
+        done += setting.steps
+        if not setting.residual or done >= MOST_LONGER * setting.steps:
+            return images, done
+        if _residual(network, records, images, seed) <= setting.residual:
+            return images, done
+
+
+def _drawing(network: Network, seed: int, part: int) -> Draw:
+    def draw(index: int) -> Parameters:
+        return draw_parameters(network, torch_generator(seed, "network", part, index))
+
+    return draw
+
+
+def _loss(real: ClassMeans, synthetic: ClassMeans, step: int) -> dict[str, torch.Tensor]:
+    del step
+    return {"dm": squared_distance(real.features, synthetic.features)}
+
+
+def _residual(network: Network, records: ClassRecords, images: torch.Tensor, seed: int) -> float:
+    found = []
+    with torch.no_grad():
+        for probe in range(PROBES):
+            w = draw_parameters(network, torch_generator(seed, "probe", probe))
+            real, made = exact_means(network, w, records), synthetic_means(network, w, images)
+            found.append(float((real.features - made.features).square().sum(dim=1).mean()))
+    return float(np.mean(found))
