@@ -5,11 +5,11 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test test-fast test-exhaustive lint proto install clean bench-fmnist bench-fmnist-dual bench-heart bench-cifar10-paper bench-secagg
+.PHONY: help demo test test-fast test-exhaustive lint proto install clean bench-fmnist bench-fmnist-dual bench-heart bench-cifar10-paper bench-secagg bench-dp bench-dp-step
 
 help:
 	@echo "make install  install into $(VENV), PyTorch and all; demo and test do it by themselves"
-	@echo "make demo   install into $(VENV), then train FedAF and FedAvg over three nodes and mutual TLS"
+	@echo "make demo   install into $(VENV), then train FedAF and FedAvg over three nodes and mutual TLS (ARGS=\"--dp 8\": privately)"
 	@echo "make test   install, then run every test"
 	@echo "make test-exhaustive       every drop-out pattern of a masked sum of ten nodes (15 minutes of CPU)"
 	@echo "make lint   ruff, mypy --strict, generated-code drift"
@@ -18,6 +18,8 @@ help:
 	@echo "make bench-fmnist-dual     FedSPM, FedDRM and FedAvg under dual heterogeneity (hours; resumable)"
 	@echo "make bench-heart           the same on four hospitals' heart-disease records (minutes; needs the records)"
 	@echo "make bench-secagg          masked sums beside Flower's SecAgg+ (an hour; ARGS=--quick: minutes; resumable)"
+	@echo "make bench-dp              accuracy against epsilon on Fashion-MNIST (an hour; ARGS=--help; resumable)"
+	@echo "make bench-dp-step         the time of a private step over a plain one (minutes)"
 	@echo "make bench-cifar10-paper   the paper's own setting on CIFAR-10 (needs a GPU and the data; resumable)"
 
 $(STAMP): pyproject.toml
@@ -29,7 +31,7 @@ $(STAMP): pyproject.toml
 install: $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/fedsecure demo --out demo-out
+	$(BIN)/fedsecure demo --out demo-out $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
@@ -61,6 +63,12 @@ bench-heart: $(STAMP)
 
 bench-secagg: $(STAMP)
 	$(BIN)/python benchmarks/secagg.py $(ARGS)
+
+bench-dp: $(STAMP)
+	$(BIN)/python benchmarks/dp.py $(ARGS)
+
+bench-dp-step: $(STAMP)
+	$(BIN)/python benchmarks/dp_step.py $(ARGS)
 
 bench-cifar10-paper: $(STAMP)
 	$(BIN)/python benchmarks/compare.py cifar10-paper cifar10-paper-fedaf cifar10-paper-feddm cifar10-paper-fedavg
