@@ -291,4 +291,4 @@ class SecAggCoordinator:
         self._answers.forget_shares()
 
     def __repr__(self) -> str:
-        return f"SecAggCoordinator({self._config.purpose} of round {self._config.round}, leg {self._leg})"
+        return f"SecAggCoordinator({self._config.purpose} of round {self._config.round + 1}, leg {self._leg})"

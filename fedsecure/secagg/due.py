@@ -77,7 +77,7 @@ def check_due(due: SessionDue, data: bytes, now_ms: int) -> SessionConfig:
         )
     for field, found, wanted in (
         ("experiment", config.experiment, due.experiment),
-        ("round", config.round, due.round),
+        ("round", config.round + 1, due.round + 1),  # people count from 1
         ("purpose", config.purpose, due.purpose),
         ("state_digest", config.state_digest, due.state_digest),
         ("prev_result", config.prev_result, due.prev_result),
@@ -88,7 +88,7 @@ def check_due(due: SessionDue, data: bytes, now_ms: int) -> SessionConfig:
             raise fault("BAD_CONFIG", f"{field} {_shown(found)} where {_shown(wanted)} is due")
     for field, number, least, most in (
         ("min_survivors", config.min_survivors, due.least, len(due.manifest.nodes)),
-        ("attempt", config.attempt, due.attempts.start, due.attempts.stop - 1),
+        ("attempt", config.attempt + 1, due.attempts.start + 1, due.attempts.stop),
     ):
         if not least <= number <= most:
             raise fault("BAD_CONFIG", f"{field} {number} where {least}..{most} is due")

@@ -124,7 +124,7 @@ class MemoryOnly:
 def already_released(purpose: str, round_: int) -> SecAggError:
     """The one wording of ALREADY_RELEASED."""
     return SecAggError(
-        f"ALREADY_RELEASED: this node helped to unmask the sum of {purpose} in round {round_} before",
+        f"ALREADY_RELEASED: this node helped to unmask the sum of {purpose} in round {round_ + 1} before",
         hint="no second sum of one contribution is ever unmasked; go on with the next round",
     )
 
@@ -132,8 +132,8 @@ def already_released(purpose: str, round_: int) -> SecAggError:
 def among_others(purpose: str, round_: int) -> SecAggError:
     """The wording of ALREADY_RELEASED for a sum of one model over other nodes than before."""
     return SecAggError(
-        f"ALREADY_RELEASED: a sum of {purpose} in round {round_} over other nodes than the one of the same model that "
-        "this node helped to unmask before",
+        f"ALREADY_RELEASED: a sum of {purpose} in round {round_ + 1} over other nodes than the one of the same model "
+        "that this node helped to unmask before",
         hint="two sums of one model can be subtracted; it takes the same nodes, or another model",
     )
 
@@ -141,7 +141,7 @@ def among_others(purpose: str, round_: int) -> SecAggError:
 def replayed(purpose: str, round_: int, highest: int) -> SecAggError:
     """The wording of REPLAYED for a round that is over."""
     return SecAggError(
-        f"REPLAYED: a session of {purpose} in round {round_}, after round {highest} was begun",
+        f"REPLAYED: a session of {purpose} in round {round_ + 1}, after round {highest + 1} was begun",
         hint="the coordinator went back: its store may have been restored from an old copy",
     )
 
@@ -149,6 +149,7 @@ def replayed(purpose: str, round_: int, highest: int) -> SecAggError:
 def begun_too_often(purpose: str, round_: int) -> SecAggError:
     """The wording of REPLAYED for a sum that was tried often enough."""
     return SecAggError(
-        f"REPLAYED: a session of {purpose} in round {round_}, after {MOST_SESSIONS} others (allowed: {MOST_SESSIONS})",
+        f"REPLAYED: a session of {purpose} in round {round_ + 1}, after {MOST_SESSIONS} others (allowed: "
+        f"{MOST_SESSIONS})",
         hint="the coordinator goes beyond its own limit, or was restarted too often; ask its operator",
     )

@@ -239,7 +239,7 @@ class SecAggNode:
 
     def __repr__(self) -> str:
         due = self._due
-        return f"SecAggNode({due.node}, {due.purpose} of round {due.round}, {self._state.value})"
+        return f"SecAggNode({due.node}, {due.purpose} of round {due.round + 1}, {self._state.value})"
 
     @contextmanager
     def _step(self, state: NodeState, following: NodeState) -> Iterator[None]:

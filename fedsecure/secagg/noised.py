@@ -101,7 +101,7 @@ class NoisedVectors(Mapping[str, Array]):
 
     def __repr__(self) -> str:
         _, purpose, round_ = self.about
-        return f"NoisedVectors({purpose}, round {round_}, {len(self)} streams)"
+        return f"NoisedVectors({purpose}, round {round_ + 1}, {len(self)} streams)"
 
 
 def check_noised(vectors: Mapping[str, Array], about: tuple[str, str, int], digest: bytes) -> None:
@@ -118,7 +118,8 @@ def check_noised(vectors: Mapping[str, Array], about: tuple[str, str, int], dige
         raise LocalProtocolError("the noise of this contribution is not the noise that is due in the session")
     if vectors.about != about:
         _, purpose, round_ = vectors.about
-        raise LocalProtocolError(f"the vectors with noise are of {purpose} in round {round_}, or of another experiment")
+        where = f"{purpose} in round {round_ + 1}"
+        raise LocalProtocolError(f"the vectors with noise are of {where}, or of another experiment")
 
 
 def _check_vector(vector: Array, stream: Stream, *, writeable: bool) -> None:

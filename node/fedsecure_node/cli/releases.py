@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedsecure_node.log.chain import Record
     from fedsecure_node.log.releases import Release
 
-__all__ = ["forget_log", "preview", "read_records", "refuse", "release", "releases", "verify_log"]
+__all__ = ["forget_log", "preview", "read_records", "refuse", "release", "release_line", "releases", "verify_log"]
 
 IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, or at least 8 digits of its SHA-256.")]
 
@@ -41,7 +41,7 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     if not found:
         say("nothing was released")
     for item in found:
-        say(f"{item.number:>5}  {item.time[:19]}Z  {_line(item)}  {item.words()}")
+        say(f"{item.number:>5}  {item.time[:19]}Z  {release_line(item)}  {item.words()}")
     if answers:
         left = counted(answers, "answer to a query", "answers to queries")
         say(f"besides, {left} left: fedsecure node queries")
@@ -51,19 +51,21 @@ def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
         say(line)
 
 
-def _line(item: Release) -> str:
+def release_line(item: Release) -> str:
+    """A release in one line: what it is, how much of it leaves, its label, and the SHA-256 that it is named by."""
     body = item.body
     counts = body["class_counts"]
     images = f", {counted(sum(counts.values()), 'condensed record')}" if counts else ""
     return (
         f"{body['plan']['name']} {item.key}: {body['payload']['bytes']} bytes{_masked(item)}{images}, "
-        f"guarantee {body['guarantee']['label']}, {body['payload']['sha256'][:12]}"
+        f"guarantee {body['guarantee']['label']}, {item.named[:12]}"
     )
 
 
 def _masked(item: Release) -> str:
     """What leaves besides, inside a masked sum."""
-    return f" and {item.masked_bytes} under masks" if item.is_masked and item.state != "unsummed" else ""
+    stays = item.state in ("unsummed", "refused", "unsent", "lapsed")
+    return f" and {item.masked_bytes} under masks" if item.is_masked and not stays else ""
 
 
 def read_records(folder: Path) -> tuple[Record, ...]:
@@ -93,7 +95,7 @@ def _decide(folder: Path, text: str, *, let_go: bool, reason: str, as_json: bool
     if as_json:
         emit_json({"release": found.number, "decision": record.kind, "by": record.body["by"], "record": record.seq})
         return
-    say(f"release {found.number} ({found.payload[:12]}) {record.kind} by {record.body['by']}")
+    say(f"release {found.number} ({found.named[:12]}) {record.kind} by {record.body['by']}")
 
 
 def release(

@@ -101,6 +101,12 @@ class Release:
         return str(self.body["payload"]["sha256"])
 
     @property
+    def named(self) -> str:
+        """The SHA-256 that people name it by: of all its tensors where a half of it leaves under masks, since what is
+        sent of those at once, often nothing, is the same for many."""
+        return str(self.body["secagg"].get("kept", self.payload)) if self.is_masked else self.payload
+
+    @property
     def key(self) -> ExchangeKey:
         """The contribution it is."""
         body = self.body
@@ -137,9 +143,13 @@ class Release:
         return self.is_masked and self.state in ("acknowledged", "masked", "confirmed")
 
     def words(self) -> str:
-        """The state in words, with the time until which a person can decide."""
+        """The state in words, with the time until which a person can decide. Masked vectors leave after the receipt for
+        the rest alone."""
         if self.is_masked and self.state == "acknowledged":
             return f"{STATE_WORDS[self.state]}, but for its summed half, which waits to leave under masks"
+        if self.is_masked and self.state in ("sending", "lapsed"):
+            never = "has not left" if self.state == "sending" else "never left"
+            return f"{STATE_WORDS[self.state]}; its summed half {never}: that takes the receipt"
         until = self.decide_until
         return STATE_WORDS[self.state] + (f", until {until}" if until else "")
 
@@ -200,7 +210,7 @@ def next_state(release: Release, kind: str) -> str:
 
 
 def find_release(releases: Mapping[int, Release], text: str) -> Release:
-    """A release by its number, or by at least ``MIN_PREFIX`` digits of its payload's SHA-256. Raises
+    """A release by its number, or by at least ``MIN_PREFIX`` digits of its SHA-256, ``named`` or of its payload. Raises
     ``ConfigError``."""
     wanted = text.strip().lower()
     if wanted.isascii() and wanted.isdecimal() and len(wanted) < MIN_PREFIX:
@@ -212,7 +222,7 @@ def find_release(releases: Mapping[int, Release], text: str) -> Release:
             f"{text[:80]!r} names no release",
             hint=f"give its number, or at least {MIN_PREFIX} digits of its SHA-256; see: fedsecure node releases",
         )
-    matches = [r for r in releases.values() if r.payload.startswith(wanted)]
+    matches = [r for r in releases.values() if r.payload.startswith(wanted) or r.named.startswith(wanted)]
     if len(matches) != 1:
         count = "no release has" if not matches else f"{len(matches)} releases have"
         raise ConfigError(f"{count} a SHA-256 that starts with {wanted[:16]}", hint="give the release's number")

@@ -10,17 +10,18 @@ from dataclasses import replace
 import pytest
 
 from fedsecure.crypto.signatures import ephemeral_identity
-from fedsecure.errors import LocalProtocolError, PolicyError
+from fedsecure.errors import ConfigError, LocalProtocolError, PolicyError
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masked import masked_streams
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.cli.releases import release_line
 from fedsecure_node.egress import ClearedVectors
 from fedsecure_node.log.absences import absence_lines, masked_rounds, missed
 from fedsecure_node.log.decisions import note
 from fedsecure_node.log.masks import MaskedSum, kept_digest, leaving, leaving_bytes
-from fedsecure_node.log.releases import fold
+from fedsecure_node.log.releases import find_release, fold
 
 HEADER = pb.MaskedHeader(node_id="hospital-a", plan_digest="p", config_digest="c")
 T1, T3 = b"1" * 32, b"3" * 32
@@ -113,6 +114,40 @@ def test_only_the_released_half_is_sent(node, logged, masks):
     assert sent == Tensors().to_bytes() * 2
     assert release.state == "acknowledged"
     assert "but for its summed half, which waits to leave under masks" in release.words()
+
+
+def test_the_masked_half_of_a_release_without_a_receipt_never_left(node, logged, masks):
+    release, _ = logged()
+    note(node.log, release.number, "sending")
+    assert (
+        node.gate.find(release.key)
+        .words()
+        .endswith("no receipt yet; its summed half has not left: that takes the receipt")
+    )
+    node.gate.close(node.gate.find(release.key), "the run is over")
+    lapsed = node.gate.find(release.key)
+    assert lapsed.state == "lapsed"
+    assert lapsed.words().endswith("without a receipt; its summed half never left: that takes the receipt")
+    with pytest.raises(LocalProtocolError, match="cannot be masked now"):
+        node.gate.mask(lapsed, HEADER, Vectors(masks), T1)
+
+
+def test_a_masked_release_is_named_by_what_it_holds(node, logged):
+    """What is sent of it at once is the same for all that release nothing."""
+    (first, payload), (second, other) = logged(), logged(1)
+    assert first.payload == second.payload
+    assert (first.named, second.named) == (payload.digest(), other.digest())
+    releases = fold(node.log.records())
+    assert find_release(releases, first.named[:12]) == releases[first.number]
+    with pytest.raises(ConfigError, match="2 releases have a SHA-256 that starts with"):
+        find_release(releases, first.payload[:12])
+    note(node.log, first.number, "sending")
+    node.gate.close(node.gate.find(first.key), "the run is over")
+    lapsed, ready = (release_line(release) for release in fold(node.log.records()).values())
+    assert lapsed.endswith(f", {first.named[:12]}")
+    assert "under masks" not in lapsed
+    assert ready.endswith(f", {second.named[:12]}")
+    assert f"bytes and {second.masked_bytes} under masks" in ready
 
 
 def test_masked_then_unmasked_and_never_back(node, logged, masks):

@@ -51,7 +51,7 @@ def test_begun_again_and_then_forward(memory):
 def test_a_lower_round_is_refused_in_the_next_process_too(memory, anew):
     memory.begin(RUN, "update", 3)
     for each in (memory, anew()):
-        with pytest.raises(SecAggError, match="^REPLAYED: a session of update in round 2, after round 3"):
+        with pytest.raises(SecAggError, match="^REPLAYED: a session of update in round 3, after round 4"):
             each.begin(RUN, "update", 2)
 
 
@@ -65,7 +65,7 @@ def test_one_session_too_many_of_a_triple(kind, memory):
     for _ in range(MOST_SESSIONS):
         memory.begin(RUN, "update", 1)
     for _ in range(2):
-        with pytest.raises(SecAggError, match=rf"^REPLAYED: .* update in round 1, after {MOST_SESSIONS} others"):
+        with pytest.raises(SecAggError, match=rf"^REPLAYED: .* update in round 2, after {MOST_SESSIONS} others"):
             memory.begin(RUN, "update", 1)
     memory.begin(RUN, "statistics", 1)
     memory.begin(OTHER, "update", 1)
@@ -122,7 +122,7 @@ def test_sums_of_one_model_are_over_the_same_nodes(kind, memory, anew):
     memory.release(RUN, "update", 0, T3, MODEL, ALL)
     for each in (memory, anew()):
         assert each.survivors(RUN, "update", MODEL) == ALL
-        with pytest.raises(SecAggError, match="^ALREADY_RELEASED: a sum of update in round 1 over other nodes"):
+        with pytest.raises(SecAggError, match="^ALREADY_RELEASED: a sum of update in round 2 over other nodes"):
             each.release(RUN, "update", 1, T3, MODEL, ALL[:3])
         assert each.released(RUN, "update", 1) is None, "what was refused is not kept"
     for number, other in enumerate(((OTHER, "update", MODEL), (RUN, "statistics", MODEL), (RUN, "update", T3))):

@@ -131,9 +131,16 @@ def test_a_session_of_fewer_than_plan_or_policy_ask_for(leg):
 def test_a_session_number_of_another_attempt(number):
     lab = Lab(4)
     node = lab.node("ada", attempts=range(3, 6))
-    with pytest.raises(SecAggError, match=f"^BAD_CONFIG: attempt {number} where 3..5 is due"):
+    with pytest.raises(SecAggError, match=f"^BAD_CONFIG: attempt {number + 1} where 4..6 is due"):
         node.answer(0, lab.config(attempt=number))
     assert lab.node("ada", attempts=range(3, 6)).answer(0, lab.config(attempt=5))
+
+
+def test_people_read_of_rounds_from_one():
+    """On the wire they count from 0, as in the log."""
+    lab = Lab(4)
+    with pytest.raises(SecAggError, match="^BAD_CONFIG: round 7 where 5 is due$"):
+        lab.node("ada", round=4).answer(0, lab.config(round=6))
 
 
 @pytest.mark.parametrize("threshold", [0, 1, 2, 3, 5, 2**32 - 1])

@@ -47,7 +47,7 @@ def test_rounds_do_not_go_back():
     memory = MemoryOnly()
     for round_ in (0, 1, 1, 5):
         memory.begin("e", "p", round_)
-    with pytest.raises(SecAggError, match=r"^REPLAYED: .* round 4, after round 5"):
+    with pytest.raises(SecAggError, match=r"^REPLAYED: .* round 5, after round 6"):
         memory.begin("e", "p", 4)
     memory.begin("e", "other", 0)
     memory.begin("other", "p", 0)
@@ -59,7 +59,10 @@ def test_a_sum_is_released_once():
     memory.begin("e", "p", 3)
     memory.release("e", "p", 3, b"t" * 32, b"m" * 32, ("a", "b"))
     assert memory.released("e", "p", 3) == b"t" * 32
-    for again in (lambda: memory.begin("e", "p", 3), lambda: memory.release("e", "p", 3, b"t" * 32, b"m" * 32, ("a", "b"))):
+    for again in (
+        lambda: memory.begin("e", "p", 3),
+        lambda: memory.release("e", "p", 3, b"t" * 32, b"m" * 32, ("a", "b")),
+    ):
         with pytest.raises(SecAggError, match=r"^ALREADY_RELEASED: "):
             again()
     memory.begin("e", "p", 4)

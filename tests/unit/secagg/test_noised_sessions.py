@@ -176,7 +176,7 @@ def test_what_is_stored_is_read_back_as_it_was(lab):
     assert read.dp_digest == DIGEST
     assert all(np.array_equal(read[name], drawn[name]) for name in drawn)
     assert list(read) == ["m.update.large", "m.update.plain"]
-    assert repr(read) == "NoisedVectors(update, round 7, 2 streams)"
+    assert repr(read) == "NoisedVectors(update, round 8, 2 streams)"
 
 
 def damaged():

@@ -292,7 +292,7 @@ def test_a_node_is_made_of_what_belongs_together(rehearsal, fault):
 def test_nothing_secret_shows(rehearsal):
     _, nodes = session_of(rehearsal, 3)
     shown = repr(nodes["n00"]) + repr(nodes["n00"]._keys)
-    assert shown == "SecAggNode(n00, update of round 0, uploaded)NodeKeys(n00)"
+    assert shown == "SecAggNode(n00, update of round 1, uploaded)NodeKeys(n00)"
     with pytest.raises(TypeError, match="do not leave"):
         pickle.dumps(nodes["n00"]._keys)
 

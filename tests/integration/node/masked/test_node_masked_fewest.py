@@ -87,4 +87,4 @@ def test_a_session_of_another_attempt(site, script, four, plan, session_of):
     node.until(lambda: script.sums.session and script.sums.session.aborted)
     node.end()
     assert script.sums.session.aborted.code is AbortCode.BAD_CONFIG
-    assert "attempt 3 where 0..2 is due" in node.text
+    assert "attempt 4 where 1..3 is due" in node.text
