@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from fedsecure.crypto.keystream import Prg
 from fedsecure.errors import SecAggError
-from fedsecure.masked_plan import masked_exchanges, masked_limits
+from fedsecure.masked_plan import masked_exchanges, masked_limits, noised_streams
 from fedsecure.method import Aggregate, Method, sum_contributions
 from fedsecure.plan import Plan
 from fedsecure.schema import Contribution
@@ -19,10 +19,12 @@ from fedsecure.secagg.coordinator import SecAggCoordinator
 from fedsecure.secagg.memory import MemoryOnly, session_numbers
 from fedsecure.secagg.messages import SessionConfig
 from fedsecure.secagg.node import SecAggNode, SessionDue
+from fedsecure.secagg.noise import NoiseSpec, dp_digest
+from fedsecure.secagg.noised import NoisedVectors
 from fedsecure.secagg.session import ephemeral_cohort, run_session
 from fedsecure.secagg.sessionconfig import NONCE_BYTES
 from fedsecure.secagg.streams import Stream, flatten, unflatten
-from fedsecure.tensors import Tensors
+from fedsecure.tensors import Array, Tensors
 
 __all__ = ["MaskedSums"]
 
@@ -57,29 +59,30 @@ class MaskedSums:
 
         Raises ``SecAggError`` as the machines do, among others when a round is summed twice.
         """
-        streams = self.streams(exchange)
+        streams, noises = noised_streams(self._plan, round_, self.streams(exchange))
         if not streams:
             return sum_contributions(contributions)
-        config = self._config(exchange, round_, attempt, streams, state)
-        nodes = {node: self._node(node, config, streams, c) for node, c in contributions.items()}
-        coordinator = SecAggCoordinator(config, self._manifest, streams, sorted(nodes))
+        config = self._config(exchange, round_, attempt, streams, state, dp_digest(noises))
+        nodes = {node: self._node(node, config, streams, noises, c) for node, c in contributions.items()}
+        coordinator = SecAggCoordinator(config, self._manifest, streams, sorted(nodes), noises=noises)
         sums = run_session(coordinator, nodes)
         for node, reason in sums.dropped.items():  # nobody vanishes in one process
             raise SecAggError(f"node {node} dropped out of the masked sum of {exchange}: {reason}")
-        arrays = Tensors()
+        arrays, headroom = Tensors(), {noise.name: noise.headroom(len(sums.survivors)) for noise in noises}
         for stream in streams:
             total, _ = unflatten(
                 stream,
                 sums.vectors[stream.spec.name],
                 contributors=len(sums.survivors),
                 nodes=len(self._manifest.nodes),
+                headroom=headroom.get(stream.spec.name, 0),
             )
             arrays = arrays.with_(total)
         released = {node: contributions[node].released for node in sums.survivors}
         return Aggregate(arrays, released, sums.survivors)
 
     def _config(
-        self, exchange: str, round_: int, attempt: int, streams: tuple[Stream, ...], state: bytes
+        self, exchange: str, round_: int, attempt: int, streams: tuple[Stream, ...], state: bytes, noise: bytes
     ) -> SessionConfig:
         return SessionConfig(
             experiment=self._plan.digest(),
@@ -93,13 +96,18 @@ class MaskedSums:
             min_survivors=self._least,
             prg=Prg.AES_256_CTR,
             streams=tuple(stream.spec for stream in streams),
-            dp_digest=b"",
+            dp_digest=noise,
             nonce=os.urandom(NONCE_BYTES),
             deadline_ms=DEADLINE_MS,
         )
 
     def _node(
-        self, node: str, config: SessionConfig, streams: tuple[Stream, ...], contribution: Contribution
+        self,
+        node: str,
+        config: SessionConfig,
+        streams: tuple[Stream, ...],
+        noises: tuple[NoiseSpec, ...],
+        contribution: Contribution,
     ) -> SecAggNode:
         due = SessionDue(
             node=node,
@@ -111,8 +119,18 @@ class MaskedSums:
             state_digest=config.state_digest,
             prev_result=config.prev_result,
             min_survivors=self._least,
+            dp_digest=config.dp_digest,
             attempts=range(config.attempt, config.attempt + 1),
         )
         cohort = len(self._manifest.nodes)
-        vectors = {s.spec.name: flatten(s, contribution.summed, nodes=cohort)[0] for s in streams}
+        vectors: Mapping[str, Array] = {s.spec.name: flatten(s, contribution.summed, nodes=cohort)[0] for s in streams}
+        if noises:
+            vectors = NoisedVectors.draw(
+                vectors,
+                streams,
+                noises,
+                experiment=config.experiment,
+                purpose=config.purpose,
+                round_=config.round,
+            )
         return SecAggNode(due, self._identities[node], vectors, self._memories[node], now_ms=lambda: NOW_MS)

@@ -20,6 +20,7 @@ from fedsecure.privacy.costs import count_spend, spends
 from fedsecure.privacy.counting import counted_once, kept_records, taking_part_counts
 from fedsecure.privacy.labels import label_of
 from fedsecure.privacy.noise import noise_source
+from fedsecure.privacy.shares import SharedHistory, mechanism_of
 from fedsecure.privacy.spend import Spend, merged
 from fedsecure.tensors import Tensors
 
@@ -83,7 +84,10 @@ class PrivateNodes:
         if (records, history) not in self._paid:
             delta = default_delta(records)
             spent = epsilon(history, delta)
-            label = label_of(self._settings, spent, delta).to_json()
+            shared = SharedHistory()
+            for paid in history:
+                shared.add((paid,), mechanism_of(self._settings, len(set(self._plan.cohort.nodes)), (paid,)))
+            label = label_of(self._settings, spent, delta, trust=shared.trust(delta, epsilon)).to_json()
             self._paid[records, history] = Paid(spent if math.isfinite(spent) else None, delta, label)
         return self._paid[records, history]
 

@@ -15,7 +15,7 @@ import torch
 from fedsecure.method import ClientContext
 from fedsecure.methods.answering import CHUNK
 from fedsecure.methods.joint import JointLoss, SeparateFeatures
-from fedsecure.methods.private import joint_steps, private_mixing, private_settings
+from fedsecure.methods.private import joint_steps, linear_mass, private_mixing, private_settings
 from fedsecure.methods.routed import Heads, RoutedBase
 from fedsecure.methods.sgd import MStepRun
 from fedsecure.mixture.experts import (
@@ -151,14 +151,17 @@ class FedSPM(RoutedBase):
     def _train_privately(
         self, shared: Parameters, heads: Heads, work: _Work, local: Tensors
     ) -> tuple[Parameters, Heads, dict[str, Array], dict[str, Array]]:
-        """E-step, and DP-SGD on f1 + f2 (privacy page, 2.1); responsibilities and pi stay in the local state."""
+        """E-step, and DP-SGD on f1 + f2 (privacy page, 2.1); responsibilities and pi stay in the local state. Where the
+        noise of mixing weights is shared, a node knows no private pi of its own: it goes by those broadcast."""
         x, ctx = work.x, work.ctx
-        privacy, _ = private_settings(ctx)
+        privacy, settings = private_settings(ctx)
         w, own, kept, more = x.new_ones(len(x), 1), None, dict[str, Array](), dict[str, Array]()
         if self.components > 1 and (self.explicit or not self._per_batch):
             w = self._responsibilities(shared, heads, work)
             kept["responsibilities"] = w.float().cpu().numpy()
-        if self.explicit:
+        if self.explicit and settings.shared_noise(len(self.nodes)) is not None:
+            more = self.extra_sums(work.index, privacy.records, linear_mass(w, ctx), np.zeros(0), 0.0)
+        elif self.explicit:
             before = torch.tensor(local["pi"], device=ctx.device) if "pi" in local else None
             pi = private_mixing(w, before, ctx)
             kept["pi"], own = pi.cpu().numpy(), pi * shared["mixing"][work.index].sum()

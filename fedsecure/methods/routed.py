@@ -27,9 +27,11 @@ from fedsecure.methods.averaging import (
     weighted_specs,
 )
 from fedsecure.methods.base import check_client, check_exchange
+from fedsecure.methods.private import shared_mixing
 from fedsecure.models import Parameters, standardise, to_parameters, to_tensors
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
+from fedsecure.plan.privacy import DPSGDSettings
 from fedsecure.randomness import torch_generator
 from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Array, Tensors
@@ -82,6 +84,17 @@ class RoutedBase(Answering):
         """One round on this node's standardised records: shared parameters, heads, what else to keep in the local
         state (``local`` is what was kept), and what else to add to ``summed``."""
 
+    @property
+    def _mixing_every(self) -> int:
+        """Every how many rounds mixing weights are summed."""
+        return self.plan.privacy.mixing_every if isinstance(self.plan.privacy, DPSGDSettings) else 1
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether the noise on ``mass`` is shared by the cohort: it is whole in the masked sum alone."""
+        privacy = self.plan.privacy
+        return isinstance(privacy, DPSGDSettings) and privacy.shared_noise(len(self.nodes)) is not None
+
     # Schemas ----------------------------------------------------------------------------------------------------------
     @property
     def exchanges(self) -> tuple[str, ...]:
@@ -98,7 +111,7 @@ class RoutedBase(Answering):
         specs = [*weighted_specs(self.shared_specs, SENT)]
         if self.explicit:
             what = "records of each component (this node's own; zero for the others)"
-            specs.append(TensorSpec("mass", "float32", pairs, 0, MAX_RECORDS, what))
+            specs.append(TensorSpec("mass", "float64" if self.shares_noise else "float32", pairs, 0, MAX_RECORDS, what))
         if self.routed.diagnostics == "summed":
             most = float(MAX_RECORDS)
             specs += [
@@ -166,8 +179,13 @@ class RoutedBase(Answering):
         if exchange == "counts":
             return self._count(server, aggregate.summed["node_records"], ctx.round)
         new = means(self.shared_specs, aggregate.summed, SENT)
-        if self.explicit:
+        if self.explicit and not self.shares_noise:
             new["mixing"] = _filled(aggregate.summed["mass"], server["mixing"]).astype(np.float32)
+        elif self.explicit and ctx.round % self._mixing_every == 0:
+            heard = [self.index(node) for node in aggregate.contributors]
+            sizes = server["node_records"] if self.routed.share_counts else None
+            mixing = shared_mixing(aggregate.summed["mass"], heard, sizes, server["mixing"])
+            new["mixing"] = mixing.astype(np.float32)
         if self.routed.diagnostics == "summed":
             total = int(aggregate.summed[RECORDS.name][0])
             gap = aggregate.summed["posterior"] - aggregate.summed["responsibility"]
@@ -219,7 +237,7 @@ class RoutedBase(Answering):
         component | x), (m, C). ``log_likelihood``: the sum of log P(node, y | x).
         """
         more: dict[str, Array] = {}
-        row = np.zeros((len(self.nodes), self.components), np.float32)
+        row = np.zeros((len(self.nodes), self.components), np.float64 if self.shares_noise else np.float32)
         row[index] = w_sum
         if self.explicit:
             more["mass"] = row

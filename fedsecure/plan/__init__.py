@@ -22,7 +22,7 @@ from fedsecure.plan.methods import (
 )
 from fedsecure.plan.models import ModelSettings, check_network
 from fedsecure.plan.presets import preset_settings
-from fedsecure.plan.privacy import AnyPrivacySettings, check_privacy
+from fedsecure.plan.privacy import AnyPrivacySettings, check_privacy, check_shares
 from fedsecure.plan.size import check_size
 from fedsecure.plan.task import Task
 from fedsecure.secagg.threshold import Threshold
@@ -103,6 +103,7 @@ class Plan(Settings):
             self._check_masked()
         if self.privacy is not None:
             check_privacy(self.privacy, self.method)
+            check_shares(self.privacy, self.method, self.secagg, len(self.cohort.nodes))
         check_size(self)
         return self
 

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedsecure.config import Settings
-from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, RoutedSettings
+from fedsecure.plan.methods import AnyMethodSettings, CondensationSettings, FedSPMSettings, RoutedSettings
+from fedsecure.plan.shares import SharedNoise
 
 __all__ = [
     "MECHANISMS",
@@ -21,6 +22,7 @@ __all__ = [
     "PrivacySettings",
     "ReleaseSettings",
     "check_privacy",
+    "check_shares",
 ]
 
 #: Where noise comes from. ``csprng``: Gaussian from AES-256-CTR under keys of the operating system. ``discrete``: the
@@ -44,6 +46,10 @@ class DPSGDSettings(PrivacySettings):
     q = batch / n. ``physical_batch``: most records whose gradients are held at a time. ``steps`` of a round.
     ``mixing_sigma``, ``mixing_every``: the explicit form's mixing weights are released anew every so many rounds,
     with this noise on the sum of responsibilities.
+    ``shares``: whose noise that is. "local": each node's own. "distributed": every node of the cohort adds a share to
+    the masked sum, and ``mixing_sigma`` is what remains of them all when ``colluders`` nodes tell theirs to the
+    coordinator (left out, as many as the masks withstand); gradients keep local noise, for a sum of trained models is
+    not linear in records.
 
     Learning rates, momenta and weight decay stay where the method has them."""
 
@@ -54,6 +60,12 @@ class DPSGDSettings(PrivacySettings):
     steps: int = Field(15, ge=1, le=1_000_000)
     mixing_sigma: Sigma = 20.0
     mixing_every: int = Field(10, ge=1, le=100_000)
+    shares: Literal["local", "distributed"] = "local"
+    colluders: int | None = Field(None, ge=0, le=63)
+
+    def shared_noise(self, nodes: int) -> SharedNoise | None:
+        """Among how many of a cohort of ``nodes`` the noise of mixing weights is shared; ``None``: it is local."""
+        return SharedNoise.of(nodes, self.colluders) if self.shares == "distributed" else None
 
 
 class CondensationPrivacy(PrivacySettings):
@@ -109,3 +121,25 @@ def check_privacy(privacy: PrivacySettings, method: AnyMethodSettings) -> None:
         raise ValueError(f"method.init {method.init!r} shows records without noise (allowed with privacy: 'noise')")
     if isinstance(method, RoutedSettings) and method.diagnostics != "local":
         raise ValueError("method.diagnostics 'summed' sends sums without noise (allowed with privacy: 'local')")
+
+
+def check_shares(privacy: PrivacySettings, method: AnyMethodSettings, secagg: str, nodes: int) -> None:
+    """Raise ``ValueError`` unless noise in shares, where ``privacy`` asks for it, has a sum to go into: one that is
+    linear in records, and masked in any case. ``nodes``: how many the plan names."""
+    if not isinstance(privacy, DPSGDSettings):
+        return
+    if privacy.shares == "local":
+        if privacy.colluders is not None:
+            raise ValueError("privacy.colluders is for noise that is shared (set privacy.shares = 'distributed')")
+        return
+    asked = "privacy.shares 'distributed'"
+    if secagg != "required":
+        raise ValueError(f"{asked}: a share is noise for masked sums alone (allowed with secagg: 'required')")
+    if not isinstance(method, FedSPMSettings) or method.parametrisation != "explicit" or method.components == 1:
+        raise ValueError(
+            f"{asked}: method {method.name!r} as it is set sums nothing that is linear in records (it is for 'fedspm' "
+            "with parametrisation 'explicit' and two components or more)"
+        )
+    if privacy.noise == "torch":
+        raise ValueError(f"{asked}: shares are drawn from the operating system's keys (allowed: 'csprng', 'discrete')")
+    SharedNoise.of(nodes, privacy.colluders)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsecure.plan.privacy import PrivacySettings
+from fedsecure.privacy.shares import Trust, trust_words
 from fedsecure.text import counted
 
 __all__ = [
@@ -59,7 +60,8 @@ class DifferentialPrivacy:
     """(epsilon, delta) differential privacy towards one ``unit``, as the ledger accounts it: of all that the data set
     ever paid for, this release included. ``adjacency``: what its presence is compared with. ``noise``: where noise
     comes from. ``what``: what of the computation is noised. ``unprotected``: how many releases from the same records
-    are known to have no guarantee; of these no epsilon speaks."""
+    are known to have no guarantee; of these no epsilon speaks. ``trust``: what epsilon rests on besides this node,
+    where a cohort shared noise, and what holds without it."""
 
     epsilon: float
     delta: float
@@ -68,6 +70,7 @@ class DifferentialPrivacy:
     noise: str = "csprng"
     what: str = ""
     unprotected: int = 0
+    trust: Trust | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For the log."""
@@ -80,6 +83,7 @@ class DifferentialPrivacy:
             "noise": self.noise,
             "what": self.what,
             "unprotected": self.unprotected,
+            **({} if self.trust is None else self.trust.to_json()),
         }
 
 
@@ -87,7 +91,9 @@ Guarantee = NoGuarantee | Heuristic | DifferentialPrivacy
 NONE = NoGuarantee()
 
 
-def label_of(privacy: PrivacySettings, epsilon: float, delta: float, unprotected: int = 0) -> Guarantee:
+def label_of(
+    privacy: PrivacySettings, epsilon: float, delta: float, unprotected: int = 0, trust: Trust | None = None
+) -> Guarantee:
     """What may be said of a release of a plan with ``privacy``, when its data set paid ``epsilon`` at ``delta`` in its
     whole life, and made ``unprotected`` releases besides that prove nothing. Noise that can be repeated proves nothing,
     whatever it costs; nor does an epsilon without bound."""
@@ -97,7 +103,11 @@ def label_of(privacy: PrivacySettings, epsilon: float, delta: float, unprotected
     if privacy.noise == "torch":
         why = f"{what}; whoever knows or guesses its seed takes it off again, and ({epsilon:.4g}, {delta:.3g}) with it"
         return Heuristic(SEEDED, why)
-    return DifferentialPrivacy(epsilon, delta, noise=privacy.noise, what=what, unprotected=unprotected)
+    return DifferentialPrivacy(epsilon, delta, noise=privacy.noise, what=what, unprotected=unprotected, trust=trust)
+
+
+def _trusted(raw: Mapping[str, Any]) -> str:
+    return f" {trust_words(str(raw['trust']), raw.get('epsilon_local'))}" if raw.get("trust") else ""
 
 
 def guarantee_words(raw: Mapping[str, Any]) -> str:
@@ -111,7 +121,7 @@ def guarantee_words(raw: Mapping[str, Any]) -> str:
             f"({raw.get('epsilon'):.4g}, {raw.get('delta'):.3g}) differential privacy for each {raw.get('unit')}, "
             f"{raw.get('adjacency', 'zero-out')} adjacency{what}; counted over all that these records paid for until "
             "then, this release included. Whatever else anybody knows, these bytes and those before change what they "
-            f"can conclude about one by at most this much.{not_covered}"
+            f"can conclude about one by at most this much.{_trusted(raw)}{not_covered}"
         )
     if label == "heuristic":
         return f"heuristic: {raw.get('which')} ({raw.get('why')}). It makes inference harder; it proves nothing."

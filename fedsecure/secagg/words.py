@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fedsecure.secagg.noise import NoiseSpec
 from fedsecure.secagg.streams import Stream
 from fedsecure.secagg.threshold import Threshold
 
-__all__ = ["NOT_DETECTED", "coordinator_learns", "own_rows", "stream_words"]
+__all__ = ["NOT_DETECTED", "coordinator_learns", "noise_words", "own_rows", "stream_words"]
 
 #: Tensors of a stream that are named in its line; the rest are counted.
 NAMED = 6
@@ -44,6 +45,16 @@ def stream_words(stream: Stream) -> str:
     return (
         f"{spec.name}: {tensors} ({spec.length} elements of {spec.ring_bits} bits, the count of clipped values among "
         f"them; f = {spec.frac_bits}, B = {spec.clip_abs:g}{counts})"
+    )
+
+
+def noise_words(noise: NoiseSpec) -> str:
+    """What the noise that a cohort shares takes away again from what is learned."""
+    names = ", ".join(place.name for place in noise.stream.places)
+    return (
+        f"{names} only with noise of sigma {float(noise.sigma):g} or more, if at most {noise.colluders} of "
+        f"{noise.nodes} nodes collude with the coordinator; else with this node's own share alone, which is "
+        f"{noise.shares**-0.5:.2g} of that"
     )
 
 

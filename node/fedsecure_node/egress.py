@@ -23,6 +23,7 @@ from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.chain import MASKED, UNMASKED
 from fedsecure_node.log.decisions import note
 from fedsecure_node.log.masks import MaskedSum, leaving, leaving_bytes
+from fedsecure_node.log.noised import as_told
 from fedsecure_node.log.records import Destination, class_counts, release_body
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.releases import Release
@@ -211,8 +212,10 @@ class Gate:
         records: int | None = None,
         masks: MaskedSum | None = None,
     ) -> Contribution:
-        """``check_contribution`` with what this run already released. Raises as it does; logs and sends nothing."""
+        """``check_contribution`` with what this run already released. Raises as it does; logs and sends nothing. Where
+        ``masks`` have noise, ``payload`` has it on."""
         before = self._sent_before(key)
+        payload = as_told(payload, masks, method.schema(key.exchange))
         named = self.upload_key(key, payload)
         return check_contribution(plan, method, named, payload, counts, policy, before, records=records, masks=masks)
 

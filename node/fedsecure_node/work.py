@@ -18,6 +18,7 @@ from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.link.broadcasts import check_announced, read_broadcast
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.masks import leaving
+from fedsecure_node.log.noised import with_noise
 from fedsecure_node.log.releases import STATE_WORDS, Release
 from fedsecure_node.masking.repeats import Repeats
 from fedsecure_node.masking.settling import settle_sums
@@ -180,7 +181,8 @@ class ExchangeDesk:
                 raise
             self._reporter.say("late", f"{plan.name}, {key}: the deadline passed before it was computed")
             return None
-        payload = encode_contribution(contribution)
+        method.schema(key.exchange).check(contribution)
+        payload = with_noise(encode_contribution(contribution), masks, key)
         self._gate.check(plan, method, key, payload, part.counts, policy, records=part.records, masks=masks)
         if masks is not None and is_of_model:
             self._repeats.take(key, task.work.broadcast_digest, payload, masks)

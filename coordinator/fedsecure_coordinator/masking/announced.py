@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedsecure.secagg.coordinator import Sums
+from fedsecure.secagg.noise import NoiseSpec
 from fedsecure.secagg.results import SessionResult
 from fedsecure.secagg.streams import Stream, unflatten
 from fedsecure.tensors import Array, Tensors
@@ -13,15 +14,21 @@ from fedsecure_coordinator.masking.tables import MaskedSum
 __all__ = ["announcement", "summed_tensors"]
 
 
-def summed_tensors(sums: Sums, streams: Sequence[Stream], nodes: int) -> tuple[Tensors, int]:
+def summed_tensors(
+    sums: Sums, streams: Sequence[Stream], nodes: int, noises: Sequence[NoiseSpec] = ()
+) -> tuple[Tensors, int]:
     """The sum as the method named its tensors, as ``sum_contributions`` gives it, and how many values were clipped.
 
-    ``nodes``: the cohort's size. Raises ``SecAggError`` BAD_SUM for a sum that its contributors cannot have given.
+    ``nodes``: the cohort's size. ``noises``: of those nodes, by which the sum may be larger. Raises ``SecAggError``
+    BAD_SUM for a sum that its contributors cannot have given.
     """
     arrays: dict[str, Array] = {}
-    clipped = 0
+    clipped, many = 0, len(sums.survivors)
+    headroom = {noise.name: noise.headroom(many) for noise in noises}
     for stream in streams:
-        tensors, more = unflatten(stream, sums.vectors[stream.spec.name], contributors=len(sums.survivors), nodes=nodes)
+        name = stream.spec.name
+        room = headroom.get(name, 0)
+        tensors, more = unflatten(stream, sums.vectors[name], contributors=many, nodes=nodes, headroom=room)
         arrays.update(tensors)
         clipped += more
     return Tensors(arrays), clipped

@@ -16,6 +16,7 @@ from fedsecure.errors import FedSecureError, RemoteProtocolError, WireError
 from fedsecure.secagg.aborts import AbortCode, parse_abort
 from fedsecure.secagg.coordinator import SecAggCoordinator, Sums
 from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.noise import NoiseSpec
 from fedsecure.secagg.sessionconfig import SessionConfig
 from fedsecure.secagg.streams import Stream
 from fedsecure.secagg.transcript import config_digest
@@ -50,9 +51,9 @@ class Session:
     """A session over the contributions of ``invited`` to attempt ``attempt`` of an exchange. ``drive`` runs it, in a
     thread; every other method may be called from any thread.
 
-    ``clock``: milliseconds since 1970. ``left``: whether a node left the run; ``silent``: whether it called no more for
-    a while, though it has nothing to compute. ``wake``: has polls look again. Raises ``SecAggError`` TOO_FEW_NODES when
-    no sum can come of it.
+    ``noises``: what its nodes add. ``clock``: milliseconds since 1970. ``left``: whether a node left the run;
+    ``silent``: whether it called no more for a while, though it has nothing to compute. ``wake``: has polls look again.
+    Raises ``SecAggError`` TOO_FEW_NODES when no sum can come of it.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Session:
         invited: Sequence[str],
         attempt: int,
         *,
+        noises: Sequence[NoiseSpec] = (),
         times: Times,
         buffers: Buffers,
         threads: int,
@@ -73,7 +75,7 @@ class Session:
     ) -> None:
         self.config, self.invited, self._attempt = config, tuple(sorted(invited)), attempt
         self.digest = config_digest(config.to_bytes()).hex()
-        machine = SecAggCoordinator(config, manifest, streams, self.invited, threads=threads)
+        machine = SecAggCoordinator(config, manifest, streams, self.invited, noises=noises, threads=threads)
         self._held: SecAggCoordinator | None = machine
         self._times, self._buffers = times, buffers
         self._clock, self._left, self._silent, self._wake = clock, left, silent, wake

@@ -144,6 +144,7 @@ class Sessions:
                 task.streams,
                 invited,
                 task.action.attempt,
+                noises=task.noises,
                 times=times,
                 buffers=self._buffers,
                 threads=self._arithmetic,
@@ -164,7 +165,7 @@ class Sessions:
     def _store(self, task: Task, sums: Sums) -> None:
         """Keep the sum, durably. Raises ``SecAggError`` for one that cannot be, ``SessionOver``, ``StoreError``."""
         registry, action = self._registry, task.action
-        tensors, clipped = summed_tensors(sums, task.streams, len(task.masks.manifest.nodes))
+        tensors, clipped = summed_tensors(sums, task.streams, len(task.masks.manifest.nodes), task.noises)
         data, digests = tensors.to_bytes(), tuple(digest.hex() for digest in sums.sum_sha256)
         where = (task.run.digest, action.round, action.exchange, action.attempt)
         out = sorted(set(action.contributors) - set(sums.survivors))

@@ -6,9 +6,10 @@ import secrets
 from dataclasses import dataclass
 
 from fedsecure.crypto.keystream import Prg
-from fedsecure.masked_plan import masked_limits
+from fedsecure.masked_plan import masked_limits, noised_streams
 from fedsecure.rounds.events import Aggregate
 from fedsecure.secagg.memory import session_numbers
+from fedsecure.secagg.noise import NoiseSpec, dp_digest
 from fedsecure.secagg.sessionconfig import NONCE_BYTES, SessionConfig
 from fedsecure.secagg.streams import Stream
 from fedsecure_coordinator.masking.masks import Masks
@@ -30,7 +31,16 @@ class Task:
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The vectors of the sum."""
-        return self.masks.streams[self.action.exchange]
+        return self._noised[0]
+
+    @property
+    def noises(self) -> tuple[NoiseSpec, ...]:
+        """What the nodes add to some of them."""
+        return self._noised[1]
+
+    @property
+    def _noised(self) -> tuple[tuple[Stream, ...], tuple[NoiseSpec, ...]]:
+        return noised_streams(self.run.plan, self.action.round, self.masks.streams[self.action.exchange])
 
     @property
     def nbytes(self) -> int:
@@ -57,7 +67,7 @@ class Task:
             min_survivors=masked_limits(self.run.plan).least,
             prg=Prg.AES_256_CTR,
             streams=tuple(stream.spec for stream in self.streams),
-            dp_digest=b"",
+            dp_digest=dp_digest(self.noises),
             nonce=secrets.token_bytes(NONCE_BYTES),
             deadline_ms=deadline_ms,
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fedsecure.tensors import Tensors
 from fedsecure_node.assemble import open_log
 from fedsecure_node.log.masks import kept_digest
+from fedsecure_node.log.noised import by_stream
 from fedsecure_node.log.releases import find_release, fold
 from fedsecure_node.preview.release import make_preview, write_preview
 from fedsecure_node.settings import load_settings
@@ -31,6 +34,14 @@ def preview_releases(folder: Path, wanted: str, out: Path) -> dict[int, dict[str
             kept = kept_digest(release.body)
             data = read_digest_named(store.runs.payload_path(kept), kept, "release")
             cut = len(data) - int(release.body["payload"]["released_bytes"])
-            made = make_preview(release, plan, Tensors.from_bytes(data[:cut]), Tensors.from_bytes(data[cut:]))
+            made = make_preview(release, plan, _summed(data[:cut], release.body), Tensors.from_bytes(data[cut:]))
             written[release.number] = write_preview(made, out, release.number)
     return written
+
+
+def _summed(data: bytes, body: Mapping[str, Any]) -> Tensors:
+    """The summed half as it is kept; where noise is on it, the vectors of its streams."""
+    secagg = body.get("secagg", {})
+    if not secagg.get("noise"):
+        return Tensors.from_bytes(data)
+    return by_stream(data, {stream["name"]: int(stream["frac_bits"]) for stream in secagg["streams"]})

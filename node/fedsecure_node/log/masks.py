@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.noise import NoiseSpec, dp_digest
 from fedsecure.secagg.streams import Stream
 from fedsecure.secagg.threshold import Threshold
-from fedsecure.secagg.words import coordinator_learns
+from fedsecure.secagg.words import coordinator_learns, noise_words
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
 
@@ -21,12 +23,19 @@ class MaskedSum:
     """The masks of one exchange: the cohort as it is pinned at this node, and the streams that its plan gives.
 
     ``method``: as plans name it. ``streams``: at least one. ``min_nodes``: the fewest of a sum by plan and policy.
+    ``noises``: what every node adds to its vectors of some streams before they are stored.
     """
 
     manifest: CohortManifest
     streams: tuple[Stream, ...]
     method: str
     min_nodes: int
+    noises: tuple[NoiseSpec, ...] = ()
+
+    @property
+    def dp_digest(self) -> bytes:
+        """Of the noise; empty where there is none."""
+        return dp_digest(self.noises)
 
     @property
     def cohort(self) -> str:
@@ -69,7 +78,8 @@ class MaskedSum:
             "broadcast": broadcast,
             "summed": {"sha256": hashlib.sha256(whole.summed).hexdigest(), "bytes": len(whole.summed)},
             "kept": whole.digest(),
-            "learns": list(coordinator_learns(self.method, self.streams, self.limits)),
+            "learns": [*coordinator_learns(self.method, self.streams, self.limits), *map(noise_words, self.noises)],
+            **({"noise": [_noise(noise) for noise in self.noises]} if self.noises else {}),
         }
 
 
@@ -83,6 +93,18 @@ def _stream(stream: Stream) -> dict[str, Any]:
         "clip_abs": spec.clip_abs,
         "max_count": spec.max_count,
         "bytes": spec.nbytes,
+    }
+
+
+def _noise(noise: NoiseSpec) -> dict[str, Any]:
+    """``share_std``: standard deviation of what this node adds, in units of a record's most."""
+    unit = float(noise.record_clip) * 2**noise.stream.spec.frac_bits
+    return {
+        "stream": noise.name,
+        "sigma": float(noise.sigma),
+        "nodes": noise.nodes,
+        "colluders": noise.colluders,
+        "share_std": math.sqrt(noise.variance) / unit,
     }
 
 

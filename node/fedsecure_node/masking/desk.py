@@ -172,7 +172,7 @@ class LegDesk:
             raise already_released(about.key.exchange, about.key.round)
         self.close(leg.plan_digest, "the coordinator opened another")
         finished = self._store.runs.finished(about.key)
-        masks = self._terms.masks(about.plan, about.method, about.key.exchange, about.policy)
+        masks = self._terms.masks(about.plan, about.method, about.key, about.policy)
         if finished is None or masks is None:
             raise SecAggError(f"BAD_CONFIG: {about.key}: there is nothing to sum")
         vectors = prepare(self._store.runs.payload(finished), masks, about.release)
@@ -186,6 +186,7 @@ class LegDesk:
             state_digest=bytes.fromhex(finished.broadcast),
             prev_result=self._store.sessions.asked(about.key).previous,
             min_survivors=masks.least,
+            dp_digest=masks.dp_digest,
             attempts=session_numbers(about.key.attempt),
             is_of_model=bool(about.method.broadcast_schema(about.key.exchange).released),
         )
@@ -200,7 +201,7 @@ class LegDesk:
 
     def _require_trusted(self, about: Contribution, session: OpenSession) -> None:
         """Raise ``SecAggError`` BAD_COHORT unless the manifest that the session was begun with is pinned still."""
-        masks = self._terms.masks(about.plan, about.method, about.key.exchange, about.policy)
+        masks = self._terms.masks(about.plan, about.method, about.key, about.policy)
         config = session.machine.config
         if masks is None or config is None or masks.manifest.digest != config.cohort_digest:
             raise SecAggError(f"BAD_COHORT: {about.key}: another manifest is pinned now than the session's")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from fedsecure.errors import SecAggError
+from fedsecure.secagg.noised import NoisedVectors
 from fedsecure.secagg.streams import flatten
 from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
@@ -14,8 +16,9 @@ from fedsecure_node.log.releases import Release
 __all__ = ["prepare"]
 
 
-def prepare(payload: Payload, masks: MaskedSum, release: Release) -> dict[str, Array]:
-    """Stream name -> this node's vector on the ring (length,), without masks. ``payload``: both halves, as computed.
+def prepare(payload: Payload, masks: MaskedSum, release: Release) -> Mapping[str, Array]:
+    """Stream name -> this node's vector on the ring (length,), without masks. ``payload``: both halves, as stored:
+    where noise is due, its summed half is the vectors with it, and no more is added here.
 
     Raises ``SecAggError`` BAD_VECTOR when the summed half is not the one in the log, BAD_COHORT when the log names
     another cohort, ``DataError`` naming a tensor that does not fit its stream.
@@ -29,5 +32,7 @@ def prepare(payload: Payload, masks: MaskedSum, release: Release) -> dict[str, A
         )
     if hashlib.sha256(payload.summed).hexdigest() != noted["summed"]["sha256"]:
         raise SecAggError(f"BAD_VECTOR: release {release.number}: its summed half is not the one in the log")
+    if masks.noises:
+        return NoisedVectors.from_bytes(payload.summed)
     summed = Tensors.from_bytes(payload.summed)
     return {stream.spec.name: flatten(stream, summed, nodes=masks.nodes)[0] for stream in masks.streams}

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable
 
 from fedsecure.errors import RemoteProtocolError
+from fedsecure.secagg.noised import NoisedVectors
 from fedsecure.secagg.streams import flatten
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
@@ -78,6 +79,9 @@ def _of_values(summed: str) -> str:
 
 def _of_vectors(payload: Payload, masks: MaskedSum) -> str:
     """Of the vectors as they would be masked, whatever streams and tensors are called."""
+    if masks.noises:
+        noised = NoisedVectors.from_bytes(payload.summed)
+        return _mark("vectors", *(hashlib.sha256(noised[s.spec.name].tobytes()).digest() for s in masks.streams))
     summed = Tensors.from_bytes(payload.summed)
     vectors = (flatten(stream, summed, nodes=masks.nodes)[0] for stream in masks.streams)
     return _mark("vectors", *(hashlib.sha256(vector.tobytes()).digest() for vector in vectors))

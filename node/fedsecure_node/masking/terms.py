@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fedsecure.errors import ConfigError, PolicyError, RemoteProtocolError, SecAggError
+from fedsecure.masked_plan import noised_streams
 from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
@@ -70,13 +71,14 @@ class MaskTerms:
             )
         return Terms(masks, Asked(work.cohort_digest, result_digest(work.result)), announced)
 
-    def masks(self, plan: Plan, method: Method, exchange: str, policy: Policy) -> MaskedSum | None:
+    def masks(self, plan: Plan, method: Method, key: ExchangeKey, policy: Policy) -> MaskedSum | None:
         """The masks of an exchange under the manifest that is pinned now, over as many nodes as ``plan`` and ``policy``
-        ask for; ``None`` when it sums nothing. Raises ``SecAggError`` as above."""
+        ask for, and the noise that its round takes; ``None`` when it sums nothing. Raises ``SecAggError`` as above."""
         manifest = self._pinned(plan)
-        name = plan.method.name
-        streams = masked_streams(method.schema(exchange), method=name, exchange=exchange, nodes=len(manifest.nodes))
-        return MaskedSum(manifest, streams, name, _min_nodes(plan, policy)) if streams else None
+        name, schema = plan.method.name, method.schema(key.exchange)
+        streams = masked_streams(schema, method=name, exchange=key.exchange, nodes=len(manifest.nodes))
+        streams, noises = noised_streams(plan, key.round, streams)
+        return MaskedSum(manifest, streams, name, _min_nodes(plan, policy), noises) if streams else None
 
     def _masked(self, plan: Plan, method: Method, key: ExchangeKey, digest: str, policy: Policy) -> MaskedSum | None:
         if plan.secagg == "off":
@@ -90,7 +92,7 @@ class MaskTerms:
                 f"BAD_COHORT: {key}: the coordinator names the cohort {digest[:16]!r}…, pinned is {pinned[:16]}…",
                 hint="compare both manifests: fedsecure node cohort verify; pin the newer one if it is right",
             )
-        return self.masks(plan, method, key.exchange, policy)
+        return self.masks(plan, method, key, policy)
 
     def _check_plain(self, plan: Plan, method: Method, key: ExchangeKey, policy: Policy) -> None:
         if not method.schema(key.exchange).summed:

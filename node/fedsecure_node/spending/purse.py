@@ -20,6 +20,7 @@ from fedsecure.privacy.accounting import default_delta, epsilon
 from fedsecure.privacy.entries import ChargedFor, Entry
 from fedsecure.privacy.labels import Guarantee, label_of
 from fedsecure.privacy.ledger import Ledger
+from fedsecure.privacy.shares import SharedHistory, mechanism_of
 from fedsecure.privacy.spend import Spend, merged
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry
@@ -114,7 +115,9 @@ class Purse:
         """Charge, then log. On return both are on the disk, and what they pay for may be computed. Raises
         ``PrivacyBudgetExceeded`` when the cap does not allow it; then nothing was spent."""
         check_not_rolled_back(self.ledger(), self._log)
-        what = self._what(plan.name, plan.privacy, key)
+        assert plan.privacy is not None
+        mechanism = mechanism_of(plan.privacy, len(set(plan.cohort.nodes)), costs)
+        what = self._what(plan.name, plan.privacy, key, mechanism)
         entry = self.ledger().charge(data_set, costs, cap=limits.cap, delta=limits.delta, what=what, epsilon=epsilon)
         log_entry(self._log, entry)
         return entry
@@ -125,14 +128,19 @@ class Purse:
         entries = self.ledger().entries(data_set)
         history = merged(spend for entry in entries for spend in entry.spends)
         proves_nothing = sum(entry.kind == "unprotected" or entry.what.noise == "torch" for entry in entries)
-        return label_of(plan.privacy, epsilon(history, delta), delta, proves_nothing)
+        shared = SharedHistory()
+        for entry in entries:
+            shared.add(entry.spends, entry.what.mechanism)
+        return label_of(plan.privacy, epsilon(history, delta), delta, proves_nothing, shared.trust(delta, epsilon))
 
     def note_unprotected(self, digests: Callable[[], Sequence[bytes]], plan: Plan, key: ExchangeKey) -> None:
         """Note in the ledger, if there is one, that a release without a guarantee is made of these records."""
         if self.is_there:
             self.ledger().note_unprotected(self.ledger().data_set(digests()), self._what(plan.name, None, key))
 
-    def _what(self, name: str, privacy: AnyPrivacySettings | None, key: ExchangeKey) -> ChargedFor:
+    def _what(
+        self, name: str, privacy: AnyPrivacySettings | None, key: ExchangeKey, mechanism: str = "none"
+    ) -> ChargedFor:
         return ChargedFor(
             plan=key.plan,
             name=name,
@@ -141,7 +149,7 @@ class Purse:
             attempt=key.attempt,
             node=self._node,
             noise="none" if privacy is None else privacy.noise,
-            mechanism="none" if privacy is None else privacy.kind,
+            mechanism=mechanism,
         )
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from fedsecure.secagg.results import SessionResult, result_digest
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload, encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.masks import MaskedSum
 from fedsecure_node.masking.announced import check_announced_sum, last_masked
 from fedsecure_node.masking.prepared import prepare
@@ -159,7 +160,7 @@ def test_terms_take_the_fewest_nodes_of_a_sum_from_plan_policy_and_manifest(node
     plan = node.other_plan(secagg="required", cohort=Cohort(min_nodes=by_plan))
     rules = Policy.model_validate({"format": 1, "plans": {"min_nodes": by_policy}}, strict=False)
     terms = MaskTerms(node.store.sessions, Trusted(manifest), node_id="hospital-a")
-    assert terms.masks(plan, node.method, "statistics", rules).least == least
+    assert terms.masks(plan, node.method, ExchangeKey(plan.digest(), 0, 0, 0, "statistics"), rules).least == least
 
 
 def test_terms_of_an_exchange_that_sums_nothing(node, manifest):
