@@ -41,6 +41,15 @@ def demo(
         int,
         typer.Option(help="How many institutions; 0 for as many as suit the method: 3 or 4.", min=0, max=10),
     ] = 0,
+    dp: Annotated[
+        float | None,
+        typer.Option(
+            "--dp", metavar="EPS", help="Run the method with and without differential privacy, within this budget."
+        ),
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds; 0 for as many as suit the method: 3 or 12.", min=0, max=20)
+    ] = 0,
     out: Annotated[
         Path, typer.Option(readable=False, help="Folder of the demonstration; an earlier one is replaced.")
     ] = Path("fedsecure-demo"),
@@ -54,19 +63,24 @@ def demo(
     Makes a CA, a coordinator and nodes in a folder, enrols them step by step, deals scikit-learn's handwritten digits
     out by Dirichlet(0.1), runs the real daemons on 127.0.0.1, and compares the method with FedAvg over the same
     rounds. With FedSPM the institutions also look and label differently, and an analyst's queries are routed to the
-    best-matched one, which answers. Nothing is downloaded.
+    best-matched one, which answers. With --dp the same plan runs with and without differential privacy: what the
+    records paid is shown from each node's ledger. Nothing is downloaded.
     """
+    from fedsecure.commands.demo.private import add_budgets
     from fedsecure.commands.demo.report import add_routed, collect, print_report, save
 
     started = time.monotonic()
     tell = partial(typer.echo, err=True) if json_output else say
+    _check_epsilon(dp)
     root = _fresh_folder(out)
-    plans, dealt = _prepare(method, _how_many(method, nodes), root)
+    plans, dealt = _prepare(method, _how_many(method, nodes), root, rounds, dp)
     data = dealt.train
-    federation, routed = _run(root, plans, dealt, tell)
+    federation, routed = _run(root, plans, dealt, tell, dp)
     result = collect(federation, plans, data)
-    if routed is not None:
+    if routed:
         add_routed(result, routed)
+    if dp is not None:
+        add_budgets(result, federation, plans[0], dp)
     if not keep:
         _drop_secrets(federation.root, federation.nodes)
     result["seconds"] = round(time.monotonic() - started, 1)
@@ -108,24 +122,34 @@ def _how_many(method: DemoMethod, nodes: int) -> int:
     return nodes or usual
 
 
-def _prepare(method: DemoMethod, nodes: int, root: Path) -> tuple[list[Plan], Dealt]:
-    from fedsecure.commands.demo.plans import write_plans
+def _check_epsilon(dp: float | None) -> None:
+    if dp is not None and not 0.1 <= dp <= 1000:
+        raise ConfigError(f"--dp {dp:g}: out of range", hint="allowed: 0.1 to 1000")
+
+
+def _prepare(method: DemoMethod, nodes: int, root: Path, rounds: int, dp: float | None) -> tuple[list[Plan], Dealt]:
+    """The plans, the one to be shown first, and the records."""
+    from fedsecure.commands.demo.plans import write_plans, write_private
     from fedsecure.data.partition import deal
 
-    plans, simulation = write_plans(root, str(method), nodes)
-    return plans, deal(simulation, plans[0].task, plans[0].seed)
+    plans, simulation = write_plans(root, str(method), nodes, rounds=rounds, alone=dp is not None)
+    dealt = deal(simulation, plans[0].task, plans[0].seed)
+    if dp is not None:
+        plans.insert(0, write_private(root, plans[0], dealt.train, dp))
+    return plans, dealt
 
 
-def _run(root: Path, plans: list[Plan], dealt: Dealt, tell: Any) -> tuple[Any, Routed | None]:
+def _run(root: Path, plans: list[Plan], dealt: Dealt, tell: Any, dp: float | None) -> tuple[Any, dict[str, Routed]]:
     """Everything that happens over the wire; the daemons are gone when this returns or raises."""
     from fedsecure.commands.demo.federation import make_federation
+    from fedsecure.commands.demo.plans import key_of
     from fedsecure.commands.demo.processes import Daemons
     from fedsecure.commands.demo.routed import ask_everything
     from fedsecure.commands.demo.runs import approve_everywhere, follow, start_daemons
 
     data = dealt.train
     tell(f"1. A federation of {len(data)} institutions in {root}")
-    federation = make_federation(root, data, dealt.test, lambda command: tell(f"   $ {command}"), min_nodes=len(data))
+    federation = make_federation(root, data, dealt.test, lambda command: tell(f"   $ {command}"), epsilon=dp)
     with Daemons() as daemons:
         tell("2. Daemons: the coordinator, and a node in each institution")
         start_daemons(federation, daemons, plans, tell)
@@ -133,10 +157,11 @@ def _run(root: Path, plans: list[Plan], dealt: Dealt, tell: Any) -> tuple[Any, R
         approve_everywhere(federation, plans, daemons, tell)
         tell("4. Rounds")
         follow(federation, plans, daemons, tell)
-        if plans[0].method.name != "fedspm":
-            return federation, None
-        tell("5. An analyst asks: each query goes, sealed, to the institution that matches it best")
-        return federation, ask_everything(federation, plans[0], dealt.tests, daemons, tell)
+        asked = [plan for plan in plans if plan.method.name == "fedspm"]
+        if asked:
+            tell("5. An analyst asks: each query goes, sealed, to the institution that matches it best")
+        routed = {key_of(plan): ask_everything(federation, plan, dealt.tests, daemons, tell) for plan in asked}
+        return federation, routed
 
 
 def _drop_secrets(root: Path, nodes: tuple[str, ...]) -> None:

@@ -45,6 +45,11 @@ max_bytes = 4194304
 analysts = ["{analyst}"]     # who may ask the trained model
 max_records_per_hour = 2000
 """
+#: With ``--dp``: what each institution lets its records spend.
+BUDGET = """
+[privacy]
+epsilon = {epsilon!r}        # for all that is ever computed from these records with noise
+"""
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,15 @@ class DemoFederation:
 
 
 def make_federation(
-    root: Path, data: Mapping[str, Dataset], test: Dataset, tell: Callable[[str], None], *, min_nodes: int
+    root: Path,
+    data: Mapping[str, Dataset],
+    test: Dataset,
+    tell: Callable[[str], None],
+    *,
+    epsilon: float | None = None,
 ) -> DemoFederation:
-    """Make the CA, enrol everybody, hand out the records, write the policies. ``tell`` gets each command that is
-    run."""
+    """Make the CA, enrol everybody, hand out the records, write the policies, with ``epsilon`` as the budget of each.
+    ``tell`` gets each command that is run."""
     federation = DemoFederation(root, f"localhost:{free_port()}", tuple(data))
 
     def run(*arguments: str) -> dict[str, Any]:
@@ -103,7 +113,9 @@ def make_federation(
         )
         _enrol(run, federation, "node", folder, str(made["csr_fingerprint"]), fingerprint)
         _give_records(folder, "node.toml", "data", dataset)
-        (folder / "policy.toml").write_text(POLICY.format(min_nodes=min_nodes, analyst=ANALYST), encoding="utf-8")
+        policy = POLICY.format(min_nodes=len(data), analyst=ANALYST)
+        budget = "" if epsilon is None else BUDGET.format(epsilon=epsilon)
+        (folder / "policy.toml").write_text(policy + budget, encoding="utf-8")
     return federation
 
 

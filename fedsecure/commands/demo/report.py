@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedsecure.commands.demo.plans import key_of
+from fedsecure.commands.demo.private import print_budgets
 from fedsecure.commands.demo.processes import run_command
 from fedsecure.commands.demo.runs import run_views
 from fedsecure.commands.output import say
@@ -34,29 +36,32 @@ def collect(federation: DemoFederation, plans: list[Plan], data: dict[str, Datas
     views = {view["digest"]: view for view in run_views(federation)}
     methods = {}
     for plan in plans:
-        methods[plan.method.name] = _method(views[plan.digest()])
+        key = key_of(plan)
+        methods[key] = _method(views[plan.digest()])
         out = federation.root / "models" / plan.name
         run_command(["coordinator", "export", plan.digest(), "--dir", str(federation.coordinator), "--out", str(out)])
-        artefacts[f"model.{plan.method.name}"] = str(out / "model.safetensors")
-        artefacts[f"model_card.{plan.method.name}"] = str(out / "model_card.md")
-        artefacts[f"plan.{plan.method.name}"] = str(federation.root / "plans" / f"{plan.name}.toml")
-    nodes = {node: _node(federation, node, data[node], artefacts) for node in federation.nodes}
+        artefacts[f"model.{key}"] = str(out / "model.safetensors")
+        artefacts[f"model_card.{key}"] = str(out / "model_card.md")
+        artefacts[f"plan.{key}"] = str(federation.root / "plans" / f"{plan.name}.toml")
+    keys = {plan.digest(): key_of(plan) for plan in plans}
+    nodes = {node: _node(federation, node, data[node], artefacts, keys) for node in federation.nodes}
     artefacts["result"] = str(federation.root / "result.json")
     return {"methods": methods, "nodes": nodes, "artefacts": artefacts}
 
 
-def add_routed(result: dict[str, Any], routed: Routed) -> None:
-    """Put what the analyst found beside what the coordinator knows: FedSPM's accuracy is the routed system's, and that
-    of FedAvg's one model on the same records is its system's."""
+def add_routed(result: dict[str, Any], routed: dict[str, Routed]) -> None:
+    """Put what the analyst found, by plan, beside what the coordinator knows: FedSPM's accuracy is the routed system's,
+    and that of FedAvg's one model on the same records is its system's. Predictions are shown of the first plan."""
     for name, method in result["methods"].items():
-        if name == "fedspm":
-            method["final_accuracy"] = method["final_system_accuracy"] = routed.system_accuracy
-            method["final_routing_accuracy"] = routed.routing_accuracy
+        if name in routed:
+            method["final_accuracy"] = method["final_system_accuracy"] = routed[name].system_accuracy
+            method["final_routing_accuracy"] = routed[name].routing_accuracy
         else:
             method["final_system_accuracy"] = method["final_accuracy"]
-    result["routed"] = {"queries": routed.queries, "examples": routed.examples}
-    for node, answers in routed.answers.items():
-        result["nodes"][node]["answers"] = answers
+    shown = next(iter(routed.values()))
+    result["routed"] = {"queries": shown.queries, "examples": shown.examples}
+    for node in shown.answers:
+        result["nodes"][node]["answers"] = sum(found.answers[node] for found in routed.values())
 
 
 def save(result: dict[str, Any], path: Path) -> None:
@@ -85,8 +90,11 @@ def _method(view: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: dict[str, str]) -> dict[str, Any]:
-    """One node: its records, its releases from the verified log, and a preview of every single one of them."""
+def _node(
+    federation: DemoFederation, node: str, dataset: Dataset, artefacts: dict[str, str], keys: dict[str, str]
+) -> dict[str, Any]:
+    """One node: its records, its releases from the verified log, and a preview of every single one of them. ``keys``:
+    digests of plans -> what their results are called."""
     from fedsecure_node.cli.previews import preview_releases
 
     folder = str(federation.node(node))
@@ -95,7 +103,7 @@ def _node(federation: DemoFederation, node: str, dataset: Dataset, artefacts: di
     queries = _ask("node", "queries", "--dir", folder)["queries"]
     previews = preview_releases(Path(folder), "all", federation.root / "previews" / node)
     for release in releases:
-        name = f"{release['plan']['method']}.round-{release['round']}.{release['exchange']}"
+        name = f"{keys[release['plan']['digest']]}.round-{release['round']}.{release['exchange']}"
         files = previews[release["release"]]
         artefacts |= {f"preview.{node}.{name}.{kind}": str(path) for kind, path in files.items()}
     artefacts[f"log.{node}"] = str(Path(folder) / "store")
@@ -129,6 +137,8 @@ def print_report(result: dict[str, Any]) -> None:
             *(f"{node['bytes_up']:,}", str(node["condensed"]), ", ".join(node["labels"])),
         )
     console.print(left)
+    if "dp" in result:
+        print_budgets(result, console)
     _print_places(result)
 
 
@@ -187,5 +197,7 @@ def _print_places(result: dict[str, Any]) -> None:
     say("And at the rest:")
     for name in ("result", "logs", *(n for n in artefacts if n.startswith(("model.", "model_card.")))):
         say(f"  {name:34} {artefacts[name]}")
-    say("No record left any institution. None of this is differentially private: every label says none.")
+    say("No record left any institution.")
+    if "dp" not in result:
+        say("None of this is differentially private: every label says none.")
     say(f"{result['seconds']:.0f} s")

@@ -43,10 +43,11 @@ def ask_everything(
     daemons: Daemons,
     tell: Callable[[str], None],
 ) -> Routed:
-    """Enrol an analyst, and send every held-out record of every institution through ``fedsecure predict``."""
+    """Send every held-out record of every institution through ``fedsecure predict``, once an analyst is enrolled."""
     import numpy as np
 
-    enrol_analyst(federation, lambda command: tell(f"   $ {command}"))
+    if not federation.analyst.is_dir():
+        enrol_analyst(federation, lambda command: tell(f"   $ {command}"))
     _await_serving(federation, plan, daemons)
     queries = federation.analyst / "queries.npz"
     np.savez(queries, x=np.concatenate([data.x for data in tests.values()]))
