@@ -19,6 +19,7 @@ from fedsecure.wire.status import from_rpc_error
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
 from fedsecure_node.egress import Cleared, ClearedVectors
+from fedsecure_node.link.clock import ClockOffset
 from fedsecure_node.link.queries import QueryClient
 from fedsecure_node.link.transfer import Backoff, await_call, check_stop
 
@@ -38,11 +39,11 @@ MAX_REASON = 500
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What the coordinator said in Hello. ``clock_ms``: its clock minus ours. Bounds are ours where its are absurd."""
+    """What the coordinator said in Hello. ``clock``: its clock against ours. Bounds are ours where its are absurd."""
 
     federation: str
     version: str
-    clock_ms: int
+    clock: ClockOffset
     max_wait_ms: int
     chunk_bytes: int
 
@@ -88,11 +89,10 @@ class CoordinatorClient:
                 hint="check coordinator and federation in node.toml",
             )
         self._chunk = min(max(reply.chunk_bytes, MIN_CHUNK), MAX_CHUNK)
-        middle = (sent + now_ms()) // 2
         return Greeting(
             reply.federation,
             reply.version[:40],
-            reply.unix_ms - middle,
+            ClockOffset(reply.unix_ms - now_ms(), reply.unix_ms - sent),
             min(max(reply.max_wait_ms, 100), 60_000),
             self._chunk,
         )

@@ -85,6 +85,7 @@ class Script(CoordinatorServicer):
         self.protocol = PROTOCOL
         self.chunk = 4096
         self.before_upload: Callable[[], None] = lambda: None
+        self.before_hello: Callable[[], None] = lambda: None
         self.schema_of: Callable[[Any], Any] = self._schema
 
     def register(self, server: grpc.Server) -> None:
@@ -138,6 +139,7 @@ class Script(CoordinatorServicer):
 
     def Hello(self, request: Any, context: Any) -> Any:
         self.hellos += 1
+        self.before_hello()
         return pb.HelloReply(
             federation=self.federation, version="0", protocol=self.protocol,
             unix_ms=time.time_ns() // 1_000_000 + self.clock_ms, max_wait_ms=500, chunk_bytes=self.chunk,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pytest
@@ -20,8 +21,10 @@ from fedsecure.errors import (
 )
 from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.link.connect import connect
 from fedsecure_node.log.releases import fold
 from fedsecure_node.plans import institution
+from fedsecure_node.settings import load_settings
 
 
 def kinds(site):
@@ -447,6 +450,15 @@ def test_an_aborted_run_is_the_exit(site, script, plan_of):
     node.join()
     assert isinstance(node.error, RunAborted)
     assert "hospital-b" in str(node.error)
+
+
+def test_a_first_greeting_that_takes_long_does_not_set_the_clock_forward(site, script):
+    """As of a coordinator that just started: sessions and exchanges would seem over by half of what it took."""
+    script.before_hello = lambda: time.sleep(3 if script.hellos == 1 else 0)
+    link = connect(load_settings(site.folder), threading.Event())
+    link.client.close()
+    assert script.hellos > 1
+    assert -3000 < link.clock_ms <= 0
 
 
 def test_a_clock_that_is_off_is_named(site, script):
