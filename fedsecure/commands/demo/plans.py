@@ -67,12 +67,14 @@ def write_plans(
 
 def write_private(root: Path, plan: Plan, nodes: Mapping[str, Dataset], epsilon: float) -> Plan:
     """Write the same plan with differential privacy to ``plans/``, beside it; returns it. Its noise is the least with
-    which the whole of it costs no node, each with its own number of records, more than ``epsilon``.
+    which the whole of it costs no node, each with its own number of records, more than ``epsilon``, and which the
+    nodes' policies allow.
 
     Raises ``ConfigError`` where no noise is enough."""
     from fedsecure.errors import ConfigError
     from fedsecure.plan import load_plan
     from fedsecure.privacy.calibration import sigma_for_all
+    from fedsecure.privacy_rules import PrivacyRules
 
     raw = tomllib.loads((root / "plans" / f"{plan.name}.toml").read_text(encoding="utf-8"))
     raw["name"] = f"{plan.name}-dp"
@@ -86,6 +88,6 @@ def write_private(root: Path, plan: Plan, nodes: Mapping[str, Dataset], epsilon:
             f"--dp {epsilon:g}: no noise is enough, for counting these few records alone costs more",
             hint="ask for 0.5 or more",
         )
-    raw["privacy"]["sigma"] = sigma
+    raw["privacy"]["sigma"] = max(sigma, PrivacyRules().min_sigma)
     path.write_text(tomli_w.dumps(raw), encoding="utf-8")
     return load_plan(path)[0]

@@ -41,6 +41,8 @@ def print_budgets(result: dict[str, Any], console: Console) -> None:
     """The same for people."""
     from rich.table import Table
 
+    from fedsecure.privacy.labels import guarantee_words
+
     dp = result["dp"]
     table = Table(
         title=f"What each institution's records paid (fedsecure node budget; {dp['mechanism']}, {dp['noise']})"
@@ -56,16 +58,24 @@ def print_budgets(result: dict[str, Any], console: Console) -> None:
             *(str(labels.count("dp")), str(labels.count("none"))),
         )
     console.print(table)
+    say(f"The label of the last of these releases of {next(iter(result['nodes']))}:")
+    say(f"  {guarantee_words(_last_private(result))}")
     given = dp["accuracy"]
     say(f"Accuracy at the end: {_told(given['with'])} with differential privacy, {_told(given['without'])} without.")
     say(
-        f"sigma {dp['sigma']:g} is the least with which the whole plan costs nobody more than {dp['epsilon']:g}."
-        " These are few records, so noise weighs much: of ten times as many it would be a tenth."
+        f"sigma {dp['sigma']:g} is the least with which the whole plan costs nobody more than {dp['epsilon']:g}, or that"
+        " a policy allows. These are few records, so noise weighs much: of ten times as many it would be a tenth."
     )
     say(
         "The plan without noise ran on the same records, to compare: of its releases nothing is proven, and the ledger"
         " says so. An institution that means it sets privacy.required in its policy."
     )
+
+
+def _last_private(result: dict[str, Any]) -> dict[str, Any]:
+    """The label of the last release under differential privacy that the first institution made."""
+    releases = next(iter(result["nodes"].values()))["releases"]
+    return dict([release["guarantee"] for release in releases if release["guarantee"]["label"] == "dp"][-1])
 
 
 def _told(accuracy: float | None) -> str:
