@@ -63,8 +63,8 @@ def print_budgets(result: dict[str, Any], console: Console) -> None:
     given = dp["accuracy"]
     say(f"Accuracy at the end: {_told(given['with'])} with differential privacy, {_told(given['without'])} without.")
     say(
-        f"sigma {dp['sigma']:g} is the least with which the whole plan costs nobody more than {dp['epsilon']:g}, or that"
-        " a policy allows. These are few records, so noise weighs much: of ten times as many it would be a tenth."
+        f"sigma {dp['sigma']:g} is the least with which the whole plan costs nobody more than {dp['epsilon']:g}, or"
+        " that a policy allows. These are few records, so noise weighs much: of ten times as many it would be a tenth."
     )
     say(
         "The plan without noise ran on the same records, to compare: of its releases nothing is proven, and the ledger"
