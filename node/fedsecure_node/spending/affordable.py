@@ -94,14 +94,20 @@ class CostOf:
     def __init__(self, ledger: Path, data: IdentifiedData) -> None:
         self._path, self._data = ledger, data
         self._known: dict[tuple[object, ...], Cost] = {}
+        self._records: dict[str, int] = {}
+        self._data_sets: dict[str, str] = {}
+        self._histories: dict[tuple[object, ...], tuple[Spend, ...]] = {}
 
     def __call__(self, plan: Plan, policy: Policy) -> Cost | None:
         """``None`` for a plan without [privacy]. Raises ``DataError`` when the records do not fit it, and what
         ``whole_cost`` does."""
         if plan.privacy is None:
             return None
-        records, history = len(self._data(plan)), self.history(plan)
-        known = (plan.digest(), policy.privacy, records, history)
+        digest = plan.digest()
+        if digest not in self._records:  # once: a daemon asks again and again, and another task would be loaded anew
+            self._records[digest] = len(self._data(plan))
+        records, history = self._records[digest], self.history(plan)
+        known = (digest, policy.privacy, records, history)
         if known not in self._known:
             self._known = {known: whole_cost(plan, policy, records, history)} | dict(list(self._known.items())[:16])
         return self._known[known]
@@ -110,8 +116,14 @@ class CostOf:
         """All that counts for the records of ``plan`` so far."""
         if not exists(self._path):
             return ()
+        digest = plan.digest()
         with Ledger(self._path) as ledger:
-            return ledger.history(ledger.data_set(self._data.digests(plan)))
+            if digest not in self._data_sets:
+                self._data_sets[digest] = ledger.data_set(self._data.digests(plan))
+            state = (self._data_sets[digest], ledger.counter, len(ledger.data_sets()))
+            if state not in self._histories:
+                self._histories = {state: ledger.history(self._data_sets[digest])}
+            return self._histories[state]
 
     def broken(self, plan: Plan, policy: Policy) -> tuple[str, ...]:
         """The rule that the plan would break, in words; empty when it fits, or when nobody can say yet, since the

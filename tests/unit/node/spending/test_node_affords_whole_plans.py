@@ -51,6 +51,32 @@ def test_what_was_spent_before_counts(site, plan_of):
     assert site.desk.broken(first, policy) == (), "a run that has begun is charged as it goes"
 
 
+def test_a_daemon_that_asks_again_reads_no_record_again(site, plan_of):
+    class Counting:
+        def __init__(self, data) -> None:
+            self.data, self.looks = data, 0
+
+        def __call__(self, plan):
+            self.looks += 1
+            return self.data(plan)
+
+        def digests(self, plan):
+            self.looks += 1
+            return self.data.digests(plan)
+
+    policy, data = site.policy(), Counting(site.data())
+    cost = CostOf(site.settings.ledger, data)
+    first = [cost(plan_of(), policy) for _ in range(3)]
+    assert data.looks == 1
+    other = site.join(plan_of(name="other"))
+    part = site.desk.part(other, other.digest(), policy)
+    seen = [cost(plan_of(), policy) for _ in range(3)]
+    assert data.looks == 2, "there is a ledger now, which knows records by their digests"
+    site.desk.pay(other, site.key(other), part, policy)
+    assert first[-1].before < seen[-1].before < cost(plan_of(), policy).before
+    assert data.looks == 2
+
+
 def test_a_plan_that_no_budget_pays_for(site, plan_of):
     (words,) = site.desk.broken(plan_of(privacy={**plan_of().privacy.model_dump(), "sigma": 0.5}), site.policy())
     assert words.endswith("not one round can be paid for")
