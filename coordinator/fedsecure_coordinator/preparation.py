@@ -15,6 +15,7 @@ from fedsecure.plan.size import parameter_count, release_bytes
 from fedsecure.randomness import server_seed
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.journal import RunRow
+from fedsecure_coordinator.masking.arrivals import Arrivals
 from fedsecure_coordinator.masking.cohorts import Cohorts
 from fedsecure_coordinator.masking.masks import CannotMask, decide, restore
 from fedsecure_coordinator.registry import Registry
@@ -58,6 +59,7 @@ class Preparer:
         self, registry: Registry, cohorts: Cohorts, stop: threading.Event, *, memory: int | None = None
     ) -> None:
         self._registry, self._cohorts, self._stop = registry, cohorts, stop
+        self._arrivals = Arrivals(cohorts)
         self._memory = physical_memory() if memory is None else memory
 
     def list_runs(self) -> None:
@@ -70,6 +72,7 @@ class Preparer:
     def prepare(self) -> None:
         """Until stopped: prepare what is submitted. Requests to end a run come first."""
         while not self._stop.is_set():
+            self._arrivals.tell()
             self.take_up()
             self._stop.wait(LOOK_SECONDS)
 

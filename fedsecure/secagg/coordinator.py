@@ -253,13 +253,13 @@ class SecAggCoordinator:
         for node in self.waiting:
             self.drop(node, f"did not {LEGS[self._leg]} in time")
         remaining = [node for node in self._eligible if node not in self._dropped]
-        counted = remaining if left is None else left
+        there = remaining if left is None else left
         least = max(least, self._config.threshold)
-        if len(counted) < least:
+        if len(there) < least:
             why = "; ".join(f"{node}: {reason}" for node, reason in sorted(self._dropped.items()))
             raise SecAggError(
-                f"TOO_FEW_NODES: {len(counted)} nodes {LEGS[self._leg].replace(' its ', ' their ')} where {least} are "
-                f"needed ({why or 'too few were invited'})",
+                f"TOO_FEW_NODES: {_do(len(there), LEGS[self._leg])} where {least} are needed "
+                f"({why or 'too few were invited'})",
                 hint="nothing was revealed; a new session has new keys",
             )
         self._eligible = tuple(remaining if left is None else (n for n in left if n not in self._dropped))
@@ -292,3 +292,9 @@ class SecAggCoordinator:
 
     def __repr__(self) -> str:
         return f"SecAggCoordinator({self._config.purpose} of round {self._config.round + 1}, leg {self._leg})"
+
+
+def _do(number: int, what: str) -> str:
+    """``2 nodes share secrets``, ``1 node shares secrets``."""
+    verb, _, rest = what.partition(" ")
+    return f"1 node {verb}s {rest}" if number == 1 else f"{number} nodes {verb} {rest.replace('its ', 'their ')}"

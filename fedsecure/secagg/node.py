@@ -51,6 +51,7 @@ from fedsecure.secagg.nodekeys import NodeKeys
 from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
 from fedsecure.secagg.vectors import Masked, masked_copies
 from fedsecure.tensors import Array
+from fedsecure.text import counted
 
 __all__ = ["NodeState", "SecAggNode", "SessionDue"]
 
@@ -281,7 +282,7 @@ class SecAggNode:
         least = max(least, self._due.manifest.threshold.required)
         if found < least:
             raise SecAggError(
-                f"TOO_FEW_NODES: {found} nodes {what} where {least} are needed",
+                f"TOO_FEW_NODES: {counted(found, 'node')} {what} where {least} are needed",
                 hint="nothing was revealed; the next attempt has new keys",
             )
 

@@ -13,6 +13,7 @@ from fedsecure.secagg.sessionconfig import SessionConfig
 from fedsecure.secagg.streams import Stream
 from fedsecure.secagg.vectors import little_endian
 from fedsecure.tensors import Array
+from fedsecure.text import counted
 
 __all__ = ["Sums", "check_session"]
 
@@ -57,4 +58,5 @@ def check_session(
     if len(set(invited)) != len(invited):
         raise ConfigError("secure aggregation: a node is invited twice")
     if len(invited) < config.min_survivors:
-        raise SecAggError(f"TOO_FEW_NODES: {len(invited)} nodes are invited where {config.min_survivors} are needed")
+        few = counted(len(invited), "node")
+        raise SecAggError(f"TOO_FEW_NODES: {few} invited where {config.min_survivors} are needed")

@@ -181,7 +181,7 @@ def test_no_sum_is_over_fewer_nodes_than_the_plan_asks_for() -> None:
         four = dict(list(simulator._contributions.items())[:4])
         sums = MaskedSums(p, build_method(p))
         if least == 5:
-            with pytest.raises(SecAggError, match="^TOO_FEW_NODES: 4 nodes are invited where 5 are needed"):
+            with pytest.raises(SecAggError, match="^TOO_FEW_NODES: 4 nodes invited where 5 are needed"):
                 sums.add("round", 0, 0, four, bytes(32))
         else:
             assert len(sums.add("round", 0, 0, four, bytes(32)).contributors) == 4

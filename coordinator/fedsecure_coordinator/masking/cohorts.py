@@ -33,11 +33,14 @@ class Cohorts:
 
     def all(self) -> list[CohortManifest]:
         """Every manifest, in order of cohorts' names and versions."""
+        return sorted((self._read(name) for name in sorted(self.digests())), key=lambda m: (m.cohort, m.version))
+
+    def digests(self) -> frozenset[str]:
+        """Of all that are there, by the names of their files alone."""
         if not exists(self._folder):
-            return []
+            return frozenset()
         with faults(self._folder, "read"):
-            names = sorted(p.stem for p in self._folder.glob("*.json") if _is_digest(p.stem))
-        return sorted((self._read(name) for name in names), key=lambda m: (m.cohort, m.version))
+            return frozenset(p.stem for p in self._folder.glob("*.json") if _is_digest(p.stem))
 
     def newest(self) -> list[CohortManifest]:
         """The newest version of each cohort, in order of their names."""

@@ -33,11 +33,12 @@ def session_view(journal: Journal, row: RunRow) -> dict[str, Any] | None:
 
 
 def session_line(session: dict[str, Any]) -> str:
-    """It in words, as in "session 1: masked vectors (leg 2) of a, b and c"."""
+    """It in words, as in "session 1: masked vectors (leg 2), asked of a, b, c". Who of them answered already only the
+    daemon knows."""
     leg = min(session["leg"], len(LEGS) - 1)
     still = session["answered"] or session["invited"]
     out = f"; out: {', '.join(session['dropped'])}" if session["dropped"] else ""
-    return f"session {session['session']}: {LEGS[leg]} (leg {leg}) of {', '.join(still)}{out}"
+    return f"session {session['session']}: {LEGS[leg]} (leg {leg}), asked of {', '.join(still)}{out}"
 
 
 def masked_rounds(events: Iterable[Event]) -> dict[int, list[dict[str, Any]]]:

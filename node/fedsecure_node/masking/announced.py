@@ -13,6 +13,7 @@ from fedsecure.plan import Plan
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masked import masked_streams
 from fedsecure.secagg.results import SessionResult, parse_result
+from fedsecure.text import counted
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.store.sessionbook import SessionBook
@@ -80,7 +81,7 @@ def check_announced_sum(
     schema, name = method.schema(exchange), plan.method.name
     streams = masked_streams(schema, method=name, exchange=exchange, nodes=len(manifest.nodes))
     if len(result.sum_sha256) != len(streams):
-        many = f"{len(result.sum_sha256)} streams where {exchange} has {len(streams)}"
+        many = f"{counted(len(result.sum_sha256), 'stream')} where {exchange} has {len(streams)}"
         raise RemoteProtocolError(f"{key}: the announced sum has {many}", hint=_HINT)
     released = book.released(key.plan, exchange, round_)
     if released is not None and node in result.survivors and released != result.transcript3:
@@ -108,5 +109,5 @@ def _check_members(result: SessionResult, key: ExchangeKey, manifest: CohortMani
     if strangers:
         raise RemoteProtocolError(f"{key}: the announced sum is over {strangers[0]}, not of the cohort", hint=_HINT)
     if len(result.survivors) < least:
-        few = f"{len(result.survivors)} nodes (allowed: >= {least})"
+        few = f"{counted(len(result.survivors), 'node')} (allowed: >= {least})"
         raise RemoteProtocolError(f"{key}: the announced sum is over {few}", hint=_HINT)

@@ -8,6 +8,7 @@ from fedsecure.errors import RemoteProtocolError, SecAggError
 from fedsecure.method import Method
 from fedsecure.secagg.memory import already_released
 from fedsecure.secagg.results import SessionResult, parse_result
+from fedsecure.text import counted
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
@@ -140,8 +141,8 @@ def _skip(gate: Gate, reporter: Reporter, old: Release) -> None:
 
 def _announce(gate: Gate, reporter: Reporter, about: Release, result: SessionResult) -> None:
     gate.sums.announce(about, transcript3=result.transcript3, survivors=result.survivors)
-    count = len(result.survivors)
-    _say(reporter, "announced", about, f"the coordinator read the sum over {count} nodes that it is inside")
+    nodes = counted(len(result.survivors), "node")
+    _say(reporter, "announced", about, f"the coordinator read the sum over {nodes} that it is inside")
     say_differing(gate, reporter, about)
 
 
@@ -175,7 +176,7 @@ def _close(gate: Gate, reporter: Reporter, old: Release, key: ExchangeKey, other
         survivors=other.survivors if other else (),
     )
     if other is not None:
-        _say(reporter, "left-out", old, f"the sum over {len(other.survivors)} nodes is without it")
+        _say(reporter, "left-out", old, f"the sum over {counted(len(other.survivors), 'node')} is without it")
         say_differing(gate, reporter, old)
 
 

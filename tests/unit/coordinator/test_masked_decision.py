@@ -207,4 +207,4 @@ def test_status_shows_where_a_session_stands(masked_run, masked_plan, tmp_path):
     reader.close()
     assert view["session"]["dropped"] == {"d": "did not share secrets in time"}
     shown = list(status_lines({"federation": "f", "listen": "l", "daemon": "running", "runs": [view]}))
-    assert "    one: aggregating 4 contributions, session 1: masked vectors (leg 2) of a, b, c; out: d" in shown
+    assert "    one: aggregating 4 contributions, session 1: masked vectors (leg 2), asked of a, b, c; out: d" in shown

@@ -27,6 +27,7 @@ from fedsecure.secagg.messages import (
 )
 from fedsecure.secagg.session import run_session
 from fedsecure.secagg.unmasking import check_range
+from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 
 @pytest.fixture
@@ -399,6 +400,28 @@ def test_a_session_in_one_process_that_fails_leaves_no_secrets(rehearsal):
     assert {node.state.name for node in nodes.values()} == {"ABORTED"}
 
 
+@pytest.mark.parametrize(("leg", "words"), [(0, "1 node advertises keys"), (2, "1 node sends its masked vectors")])
+def test_one_node_alone_is_spoken_of_as_one(rehearsal, leg, words):
+    coordinator, nodes = rehearsal.coordinator(), rehearsal.nodes()
+    while coordinator.leg < leg:
+        answer_leg(coordinator, nodes, {})
+        coordinator.advance()
+    answer_leg(coordinator, nodes, dict.fromkeys(rehearsal.names[1:], leg))
+    with pytest.raises(SecAggError, match=f"^TOO_FEW_NODES: {words} where 4 are needed"):
+        coordinator.advance()
+
+
+def test_the_list_of_one_node_is_spoken_of_as_one(rehearsal):
+    """At the node, which refuses it."""
+    coordinator, nodes = rehearsal.coordinator(), rehearsal.nodes()
+    answer_leg(coordinator, nodes, {})
+    coordinator.advance()
+    alone = pb.KeyList.FromString(coordinator.message("n00"))
+    del alone.advertise[1:]
+    with pytest.raises(SecAggError, match="^TOO_FEW_NODES: 1 node advertised keys where 4 are needed"):
+        nodes["n00"].share(alone.SerializeToString())
+
+
 def test_before_the_end_there_is_no_outcome(rehearsal):
     coordinator = rehearsal.coordinator()
     with pytest.raises(LocalProtocolError, match="leg 0"):
@@ -423,5 +446,5 @@ def test_what_a_session_begins_with_belongs_together(rehearsal, fault):
 
 def test_too_few_invited_are_no_session(rehearsal):
     manifest, _ = cohort_of(5)
-    with pytest.raises(SecAggError, match=r"^TOO_FEW_NODES: 3 nodes are invited where 4"):
+    with pytest.raises(SecAggError, match=r"^TOO_FEW_NODES: 3 nodes invited where 4"):
         SecAggCoordinator(rehearsal.config(), manifest, rehearsal.streams, rehearsal.names[:3])
