@@ -61,14 +61,14 @@ def test_a_list_of_fewer_survivors(site, script, four, plan, session_of):
 
 
 def test_an_announced_sum_over_fewer(site, script, four, plan, session_of):
-    """The sum of all four is read; what is announced is over three of them."""
+    """The sum of all four is read; what is announced is another, over three of them."""
     script.sums.make = lambda plan, work: session_of(four, plan, work, min_survivors=4)
     script.offer(plan)
     script.sums.ask(plan)
     node = site.start()
     node.until(lambda: script.sums.session and script.sums.session.sums)
     few = script.sums.session.sums.survivors[:3]
-    script.sums.ask(plan, 1, result=lambda sent: script.sums.session.result(sent, survivors=few))
+    script.sums.ask(plan, 1, result=lambda sent: script.sums.session.result(sent, survivors=few, transcript3=bytes(32)))
     node.until(lambda: script.refusals)
     node.end()
     assert "over 3 nodes (allowed: >= 4)" in script.refusals[0][1]
