@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["approve_everywhere", "follow", "start_daemons"]
 
-#: The plans must have reached every node within this time (a busy machine weighs a private one for minutes), and all runs must have ended within the other (seconds).
+#: The plans must have reached every node within this time, and all runs must have ended within the other (seconds). A
+#: busy machine takes a minute or two to say what a private plan would cost.
 OFFER_SECONDS = 300.0
 RUN_SECONDS = 1800.0
 #: Between two looks (seconds).
