@@ -11,8 +11,8 @@ The sum of discrete Gaussians is nearly one: Kairouz, Liu and Steinke (ICML 2021
 of the ratio of probabilities of an element by tau = 10 sum_{k<n} exp(-2 pi^2 s^2 k / (k + 1)), s^2 the variance of one
 of n shares. For s >= 3, which is required, that is below 1e-36.
 
-What decides is computed with fractions, and rounded so that there is never less noise. Nothing here is switched on by a
-plan, and where no ``NoiseSpec`` is given not a bit of a session differs.
+What decides is computed with fractions, and rounded so that there is never less noise. Which sums of a plan have any
+says ``masked_plan.noised_streams``; where no ``NoiseSpec`` is given not a bit of a session differs.
 """
 
 from __future__ import annotations

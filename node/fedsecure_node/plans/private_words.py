@@ -26,6 +26,11 @@ def private_words(plan: Plan) -> Iterator[str]:
             f"  in each of {privacy.steps} steps a round: on the sum of gradients, each record's clipped to"
             f" {privacy.clip:g}, over records drawn at random, {privacy.batch} on average"
         )
+        if (shared := privacy.shared_noise(len(plan.cohort.nodes))) is not None:
+            yield (
+                f"  on mixing weights, every {privacy.mixing_every} rounds: {privacy.mixing_sigma:g} in the masked sum,"
+                f" if {shared.words}; this node's own share of it is {shared.local_sigma(privacy.mixing_sigma):.3g}"
+            )
     elif isinstance(privacy, ReleaseSettings):
         yield (
             f"  once a round and network ({privacy.networks} a round): on the sums of each class, each record's vector"

@@ -16,6 +16,7 @@ import pytest
 from fedsecure.crypto.keystream import Prg
 from fedsecure.crypto.signatures import ephemeral_identity, load_identity
 from fedsecure.errors import FedSecureError
+from fedsecure.masked_plan import noised_streams
 from fedsecure.methods import build_method
 from fedsecure.schema import Schema
 from fedsecure.secagg.aborts import parse_abort
@@ -26,6 +27,8 @@ from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masked import masked_streams
 from fedsecure.secagg.memory import MAX_SESSIONS, MemoryOnly, session_numbers
 from fedsecure.secagg.node import SecAggNode
+from fedsecure.secagg.noise import dp_digest
+from fedsecure.secagg.noised import NoisedVectors
 from fedsecure.secagg.results import SessionResult, result_digest
 from fedsecure.secagg.session import deliver
 from fedsecure.secagg.sessionconfig import SessionConfig
@@ -77,7 +80,8 @@ class Session:
 
     def __init__(self, cohort: Cohort, plan: Any, work: pb.Exchange, number: int = 0, **changes: Any) -> None:
         schema = build_method(plan).schema(work.exchange)
-        self.streams = masked_streams(schema, method=plan.method.name, exchange=work.exchange, nodes=len(cohort.nodes))
+        streams = masked_streams(schema, method=plan.method.name, exchange=work.exchange, nodes=len(cohort.nodes))
+        self.streams, noises = noised_streams(plan, work.round, streams)
         self.work, self.manifest = work, cohort.manifest
         self.mutate: Callable[[int, bytes], bytes] = lambda leg, message: message
         #: Legs whose answer by the node is not taken in, so that it is asked again.
@@ -90,11 +94,12 @@ class Session:
             "attempt": session_numbers(work.attempt)[number % MAX_SESSIONS],
             "cohort_digest": self.manifest.digest, "state_digest": bytes.fromhex(work.broadcast_digest),
             "prev_result": result_digest(work.result), "threshold": 3, "min_survivors": 3, "prg": Prg.AES_256_CTR,
-            "streams": tuple(s.spec for s in self.streams), "dp_digest": b"", "nonce": bytes(31) + bytes([number]),
-            "deadline_ms": self.deadline_ms,
+            "streams": tuple(s.spec for s in self.streams), "dp_digest": dp_digest(noises),
+            "nonce": bytes(31) + bytes([number]), "deadline_ms": self.deadline_ms,
         }  # fmt: skip
         self.config = SessionConfig(**{**fields, **changes})
-        self.machine = SecAggCoordinator(self.config, self.manifest, self.streams, cohort.nodes)
+        noises = noises if self.config.dp_digest == dp_digest(noises) else ()  # it may deny that it knows of any
+        self.machine = SecAggCoordinator(self.config, self.manifest, self.streams, cohort.nodes, noises=noises)
         self.peers = {node: self._peer(node, cohort) for node in cohort.nodes[1:]}
         self.answers: list[tuple[int, bytes]] = []
         self.aborted: Any = None
@@ -104,18 +109,19 @@ class Session:
         self.pump()
 
     def _peer(self, node: str, cohort: Cohort) -> SecAggNode:
-        """A peer whose vector is all ones."""
+        """A peer whose vector is all ones, without noise."""
         config = self.config
         due = SessionDue(
             node=node, manifest=self.manifest, experiment=config.experiment, round=config.round,
             purpose=config.purpose, streams=self.streams, state_digest=config.state_digest,
-            prev_result=config.prev_result, min_survivors=3,
+            prev_result=config.prev_result, min_survivors=3, dp_digest=config.dp_digest,
         )  # fmt: skip
         ones = {s.spec.name: np.ones(s.spec.length, ring_dtype(s.spec.ring_bits)) for s in self.streams}
+        about = (config.experiment, config.purpose, config.round)
         return SecAggNode(
             due,
             cohort.identities[node],
-            ones,
+            NoisedVectors(ones, about, config.dp_digest) if config.dp_digest else ones,
             MemoryOnly(),
             now_ms=lambda: 0 if self.deadline_ms == 1 else time.time_ns() // 1_000_000,
         )
