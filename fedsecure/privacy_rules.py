@@ -20,13 +20,15 @@ class PrivacyRules(Settings):
     method; left out, nothing may be spent, and plans that ask for differential privacy are refused. ``delta``: below
     1 / n for n records; left out, 1 / (10 n). ``required``: no plan without differential privacy. ``mechanisms`` and
     ``noise`` that a plan may use: ``per-step`` is worse at every epsilon, and whoever knows the seed of ``torch`` takes
-    its noise off again. ``min_sigma``: the least of every noise multiplier of a plan."""
+    its noise off again. ``shares``: whose noise a plan may count on: ``distributed`` is as strong as is charged only if
+    few other nodes collude. ``min_sigma``: the least of every noise multiplier of a plan."""
 
     epsilon: float | None = Field(None, gt=0, le=1e6)
     delta: float | None = Field(None, gt=0, lt=1)
     required: bool = False
     mechanisms: tuple[Literal["dp-sgd", "release", "per-step"], ...] = ("dp-sgd", "release")
     noise: tuple[NoiseKind, ...] = ("csprng", "discrete")
+    shares: tuple[Literal["local", "distributed"], ...] = ("local",)
     min_sigma: float = Field(0.5, gt=0, le=1e6)
 
     def violations(self, plan: Plan) -> Iterator[str]:
@@ -43,6 +45,8 @@ class PrivacyRules(Settings):
             yield f"privacy.mechanisms: {privacy.kind} (allowed: {', '.join(self.mechanisms) or 'none'})"
         if privacy.noise not in self.noise:
             yield f"privacy.noise: {privacy.noise} (allowed: {', '.join(self.noise) or 'none'})"
+        if isinstance(privacy, DPSGDSettings) and privacy.shares not in self.shares:
+            yield f"privacy.shares: {privacy.shares} (allowed: {', '.join(self.shares) or 'none'})"
         for name, sigma in _multipliers(privacy):
             if sigma < self.min_sigma:
                 yield f"privacy.min_sigma: {name} {sigma:g} (allowed: >= {self.min_sigma:g})"

@@ -223,5 +223,5 @@ def _rules(plan: Plan) -> list[str]:
         ]  # fmt: skip
     rules += ["release.masks", "release.max_bytes", "release.max_bytes_per_run", "privacy.required"]
     if plan.privacy is not None:
-        rules += ["privacy.epsilon", "privacy.mechanisms", "privacy.noise", "privacy.min_sigma"]
+        rules += ["privacy.epsilon", "privacy.mechanisms", "privacy.noise", "privacy.shares", "privacy.min_sigma"]
     return rules

@@ -39,7 +39,7 @@ def test_a_run_with_shared_noise_completes_and_says_on_whom_its_epsilon_rests(fe
     f = federation
     trust_one_another(f)
     for node in f.nodes:
-        f.policy(node, privacy={"epsilon": 50.0})
+        f.policy(node, privacy={"epsilon": 50.0, "shares": ["distributed"]})
     plan = f.plan(
         "shared",
         METHOD,

@@ -26,6 +26,7 @@ from fedsecure.privacy.labels import guarantee_words, label_of
 from fedsecure.privacy.noise import noise_source
 from fedsecure.privacy.shares import SharedHistory, mechanism_of
 from fedsecure.privacy.spend import Spend
+from fedsecure.privacy_rules import PrivacyRules
 from fedsecure.schema import Contribution
 from fedsecure.simulation import simulate
 from fedsecure.tensors import Tensors
@@ -192,3 +193,10 @@ def test_a_simulation_learns_mixing_weights_from_the_masked_sum() -> None:
     assert paid.epsilon == pytest.approx(epsilon(plan_spends(asked, 180, COUNTS), paid.delta))
     assert paid.label["trust"] == "at most 1 of 3 nodes collude with the coordinator"
     assert paid.label["epsilon_local"] > paid.epsilon
+
+
+def test_a_policy_allows_noise_that_rests_on_others_only_where_it_says_so() -> None:
+    rule = r"privacy.shares: distributed (allowed: local)"
+    assert rule in list(PrivacyRules(epsilon=9.0).violations(plan()))
+    assert not list(PrivacyRules(epsilon=9.0).violations(plan(privacy={"shares": "local"})))
+    assert not list(PrivacyRules(epsilon=9.0, shares=("local", "distributed")).violations(plan()))

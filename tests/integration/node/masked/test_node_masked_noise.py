@@ -26,7 +26,7 @@ def shared_plan(site, masked_plan):
     """A plan whose mixing weights have shared noise, and a policy that lets the node pay for it."""
     policy = site.folder / "policy.toml"
     text = policy.read_text().replace('"fedavg"', '"fedavg", "fedspm"')
-    policy.write_text(text + "\n[privacy]\nepsilon = 50.0\n")
+    policy.write_text(text + '\n[privacy]\nepsilon = 50.0\nshares = ["distributed"]\n')
     return masked_plan("fedspm", settings={"parametrisation": "explicit"}, privacy=PRIVACY)
 
 
