@@ -11,10 +11,10 @@ from fedsecure.policy import Policy
 from fedsecure.threads import lacks_thread
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.link.connect import Link
+from fedsecure_node.masking.foreseen import without_cohort
 from fedsecure_node.masking.terms import TrustedCohorts
 from fedsecure_node.plans.approvals import Verdict, consider, standing
 from fedsecure_node.plans.institution import PolicyWatch
-from fedsecure_node.plans.masked_standing import without_cohort
 from fedsecure_node.plans.reasons import public_reason
 from fedsecure_node.progress import Reporter
 from fedsecure_node.spending.desk import SpendingDesk

@@ -66,8 +66,8 @@ def plans(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
 def _warnings(settings: NodeSettings, store: Store, seen: list[SeenPlan], runs: dict[str, Run]) -> dict[str, list[str]]:
     """Of each plan whose run is not over here, what makes this node leave it at its first masked exchange."""
     from fedsecure.crypto.signatures import load_identity
+    from fedsecure_node.masking.foreseen import begun_before, without_cohort
     from fedsecure_node.masking.pins import Pins
-    from fedsecure_node.plans.masked_standing import begun_before, without_cohort
 
     over = {digest for digest, run in runs.items() if run.state != "active"}
     waiting = {found.digest: found.plan() for found in seen if found.digest not in over}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from fedsecure.errors import FedSecureError
 from fedsecure.plan import Plan
-
-if TYPE_CHECKING:
-    from fedsecure_node.masking.terms import TrustedCohorts
+from fedsecure_node.masking.terms import TrustedCohorts
 
 __all__ = ["begun_before", "without_cohort"]
 

@@ -11,7 +11,7 @@ from institutions import NODES
 from fedsecure.cli import run
 from fedsecure.plan import Plan, load_plan
 from fedsecure_node.cli.first_steps import check_node
-from fedsecure_node.plans.masked_standing import begun_before
+from fedsecure_node.masking.foreseen import begun_before
 from fedsecure_node.settings import load_settings
 from fedsecure_node.store.store import Store
 
