@@ -10,17 +10,14 @@ As a rule a sample is run. FEDSECURE_EXHAUSTIVE=1 runs all (``make test-exhausti
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import combinations, product
 from math import comb
-from pathlib import Path
 
 import numpy as np
 import pytest
+from dropout_tree import in_order, walked
 from rehearsal import STREAMS, Rehearsal, breaks_off, check_dropouts, expected_end
 
 EXHAUSTIVE = os.environ.get("FEDSECURE_EXHAUSTIVE") == "1"
@@ -134,26 +131,9 @@ def test_classes_of_ten_that_end_without_one(part):
         check_dropouts(rehearsal, drawn(rehearsal.names, classes[number], number))
 
 
-def walk(out: Path, *words: object) -> list[dict[str, int]]:
-    """The drop-outs of every session that ``dropout_tree.py`` ran, in a process of its own: it forks."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(Path(__file__).with_name("dropout_tree.py")), str(out), *map(str, words)],
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-        check=False,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in out.read_text().splitlines()]
-
-
-def in_order(found: Iterable[dict[str, int]]) -> list[list[tuple[str, int]]]:
-    return sorted(sorted(vanish.items()) for vanish in found)
-
-
 def test_the_tree_of_four_has_every_session_once(tmp_path):
     names = Rehearsal(10).names[:4]
-    assert in_order(walk(tmp_path / "found", 4, 4, "any", "any")) == in_order(summed_patterns(names, 3))
+    assert in_order(walked(tmp_path / "found", 4, 4, "any", "any")) == in_order(summed_patterns(names, 3))
 
 
 @pytest.mark.skipif(not EXHAUSTIVE, reason="FEDSECURE_EXHAUSTIVE=1 runs all")
@@ -165,7 +145,7 @@ def test_every_pattern_of_ten_that_ends_in_a_sum(away, tmp_path):
         for vanish in summed_patterns(Rehearsal(10).names, 7)
         if tuple(sum(stage == leg for stage in vanish.values()) for leg in (0, 1)) == away
     ]
-    assert in_order(walk(tmp_path / "found", sum(away), 10, *away)) == in_order(due)
+    assert in_order(walked(tmp_path / "found", sum(away), 10, *away)) == in_order(due)
 
 
 def test_the_parts_are_all_of_them():
