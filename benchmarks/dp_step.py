@@ -112,8 +112,8 @@ def table(results: list[dict[str, Any]]) -> str:
                 f"| {result['width']} | {name} | {1000 * statistics.median(seconds):.0f} | {ratio:.2f} |"
                 f" {min(ratios):.2f} to {max(ratios):.2f} |"
             )
-        lines.append(f"\nWidth {result['width']}: load of the machine {result['load'][0]} to {result['load'][1]}.\n")
-    return "\n".join(lines) + "\n"
+    loads = [load for result in results for load in result["load"]]
+    return "\n".join(lines) + f"\n\nLoad of the machine: {min(loads)} to {max(loads)}.\n"
 
 
 def main() -> int:
