@@ -53,7 +53,7 @@ def write_plans(
         raw = tomllib.loads(read_example(name))
         raw["simulation"]["partition"]["nodes"] = nodes
         raw["cohort"] = {"min_nodes": nodes, "nodes": [f"node-{i + 1:0{len(str(nodes))}d}" for i in range(nodes)]}
-        raw["deadlines"] = {"join": 300.0, "exchange": 600.0}
+        raw["deadlines"] = {"join": 900.0, "exchange": 600.0}
         raw["rounds"] = rounds or raw["rounds"]
         raw["randomness"] = "plan"  # so that the demonstration comes out the same every time
         path = root / "plans" / f"{name}.toml"
