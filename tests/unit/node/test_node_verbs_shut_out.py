@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from fedsecure_node.cli.first_steps import init_node
 from fedsecure_node.store.store import Store
 
+#: What may not be entered or read, each in a folder of its own.
+SHUT = (".", "store", "node.toml", "identity.key")
 #: Runs each command line as a user whom permissions bind; prints [exit code or "crash", stderr] of each.
 AS_NOBODY = """
 import contextlib, encodings.utf_8_sig, io, json, os, sys, traceback
@@ -39,6 +42,10 @@ json.dump(answers, sys.stdout)
 """
 
 
+#: What is shut -> the node's folder, and (command line, exit code or "crash", stderr) of each verb.
+Answers = dict[str, tuple[Path, list[tuple[list[str], int | str, str]]]]
+
+
 def verbs(folder: Path) -> list[list[str]]:
     at = ["--dir", str(folder)]
     return [
@@ -51,30 +58,43 @@ def verbs(folder: Path) -> list[list[str]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shut", [".", "store", "node.toml", "identity.key"])
-def test_no_verb_ends_in_a_traceback(shut: str) -> None:
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    """For each of ``SHUT`` every command line with its exit code and what it said: all in one process."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
-        folder = Path(place) / "node"
-        init_node(folder, node="a", federation="f", coordinator="localhost:9")
-        with Store(folder / "store"):
-            pass
-        for path in (folder, *folder.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        (folder / shut).chmod(0o000)
-        commands = verbs(folder)
+        folders = [Path(place) / f"node-{number}" for number in range(len(SHUT))]
+        for folder, shut in zip(folders, SHUT, strict=True):
+            init_node(folder, node="a", federation="f", coordinator="localhost:9")
+            with Store(folder / "store"):
+                pass
+            for path in (folder, *folder.rglob("*")):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+            (folder / shut).chmod(0o000)
+        commands = [verbs(folder) for folder in folders]
         done = subprocess.run(
-            [sys.executable, "-c", AS_NOBODY], input=json.dumps(commands), capture_output=True, text=True,
+            [sys.executable, "-c", AS_NOBODY], input=json.dumps([*chain(*commands)]), capture_output=True, text=True,
             timeout=240, check=False,
         )  # fmt: skip
-        (folder / shut).chmod(0o755)
-        assert done.returncode == 0, done.stderr
-        for arguments, (code, err) in zip(commands, json.loads(done.stdout), strict=True):
-            lines = err.splitlines()
-            if (shut, arguments[0]) == ("identity.key", "verify-log"):
-                assert code == 0, err  # the public key is enough
-                continue
-            assert code not in (0, 1, "crash"), f"{arguments[0]}: {code}: {err}"
-            assert lines[0].startswith("error: ") or arguments[0] == "run", err
-            assert "Traceback" not in err
-            assert str(folder) in err or os.geteuid() != 0, f"{arguments[0]}: {err}"
+        for folder, shut in zip(folders, SHUT, strict=True):
+            (folder / shut).chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    said = iter(json.loads(done.stdout))
+    return {
+        shut: (folder, [(arguments, *next(said)) for arguments in of])
+        for shut, folder, of in zip(SHUT, folders, commands, strict=True)
+    }
+
+
+@pytest.mark.parametrize("shut", SHUT)
+def test_no_verb_ends_in_a_traceback(shut: str, answers: Answers) -> None:
+    folder, said = answers[shut]
+    for arguments, code, err in said:
+        lines = err.splitlines()
+        if (shut, arguments[0]) == ("identity.key", "verify-log"):
+            assert code == 0, err  # the public key is enough
+            continue
+        assert code not in (0, 1, "crash"), f"{arguments[0]}: {code}: {err}"
+        assert lines[0].startswith("error: ") or arguments[0] == "run", err
+        assert "Traceback" not in err
+        assert str(folder) in err or os.geteuid() != 0, f"{arguments[0]}: {err}"
