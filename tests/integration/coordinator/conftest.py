@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import grpc
@@ -29,6 +29,9 @@ from fedsecure_coordinator.daemon import Daemon
 from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.settings import load_settings
 from fedsecure_coordinator.setup import write_settings
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedDaemon
 
 FEDERATION = "test.example"
 SIZE = 50_000  # floats: a payload of some chunks
@@ -293,25 +296,9 @@ class Process:
 
     def __init__(self, folder, log, *more):
         self._log = log
-        with log.open("ab") as file:
-            self._begin = file.tell()
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "fedsecure",
-                    "coordinator",
-                    "run",
-                    "--dir",
-                    folder,
-                    "--log-format",
-                    "json",
-                    *more,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-            )
+        log.touch()
+        self._begin = log.stat().st_size
+        self.process = ForkedDaemon("coordinator", folder, log, "--log-format", "json", *more)
         self.port = self.find("ready")["port"]
 
     def records(self):

@@ -19,6 +19,9 @@ import pytest
 from fedsecure.errors import CertificateError
 from fedsecure_coordinator.journal import Journal
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedDaemon
+
 PLAN = """
 format = 1
 name = "trial"
@@ -56,8 +59,14 @@ sys.exit(run(sys.argv[1:]))
 class Daemon:
     """A coordinator's daemon with JSON logs, and every line that it writes to standard error."""
 
-    def __init__(self, folder: Path, log: Path, program: tuple[str, ...] = ("-m", "fedsecure")) -> None:
+    process: subprocess.Popen[bytes] | ForkedDaemon
+
+    def __init__(self, folder: Path, log: Path, program: tuple[str, ...] = ()) -> None:
         self._log = log
+        log.touch()
+        if not program:
+            self.process = ForkedDaemon("coordinator", folder, log, "--log-format", "json")
+            return
         with log.open("wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, *program, "coordinator", "run", "--dir", str(folder), "--log-format", "json"],
@@ -87,7 +96,7 @@ def start(coordinator_folder, tmp_path):
 
     def start(*program: str) -> Daemon:
         log = tmp_path / f"log-{len(started)}"
-        started.append(Daemon(coordinator_folder, log, *([program] if program else [])))
+        started.append(Daemon(coordinator_folder, log, program))
         return started[-1]
 
     yield start

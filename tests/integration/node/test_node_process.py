@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from fedsecure.cli import run as command
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedDaemon
 
 
 @pytest.fixture
@@ -20,16 +22,8 @@ def process(site):
     started = []
 
     def start(*options):
-        with (site.folder / "out.txt").open("ab") as out:
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "fedsecure", "node", "run", "--dir", str(site.folder), *options],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, "OMP_NUM_THREADS": "1"},
-                )
-            )
+        (site.folder / "out.txt").touch()
+        started.append(ForkedDaemon("node", site.folder, site.folder / "out.txt", *options))
         return started[-1]
 
     yield start
