@@ -17,7 +17,6 @@ from fedsecure_coordinator.setup import open_store
 @pytest.mark.slow
 def test_kill_9_of_a_node_and_of_the_coordinator(federation: Any, node_records: Any, fast: Any) -> None:
     f = federation
-    f.by_command_line = True
     method = {"name": "fedaf", **fast, "steps": 200, "resample_interval": 50}
     plan = f.plan("long", method, rounds=3, cohort={"min_nodes": 3, "nodes": list(f.nodes)})
     f.submit(plan)

@@ -77,7 +77,6 @@ def check(f: Any, plan: Any, node_records: Any) -> None:
 @pytest.mark.slow
 def test_a_full_disk_under_a_node_and_under_the_coordinator(federation: Any, node_records: Any, mounted: Any) -> None:
     f = federation
-    f.by_command_line = True
     at_node, at_coordinator = mounted("node-1"), mounted("coordinator")
     method = {"name": "fedavg", "local_steps": 20}
     plan = f.plan("full", method, model=MODEL, rounds=2, cohort={"min_nodes": 3, "nodes": list(f.nodes)})
@@ -110,7 +109,6 @@ def test_a_full_disk_under_a_node_and_under_the_coordinator(federation: Any, nod
 def test_files_that_may_not_grow(federation: Any, node_records: Any) -> None:
     """The same with a limit on the size of files, which every user can set."""
     f = federation
-    f.by_command_line = True
 
     def limit(name: str, soft: int) -> None:
         pid = f.processes[name].pid

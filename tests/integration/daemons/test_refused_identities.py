@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,9 @@ from fedsecure_node.link.client import CoordinatorClient
 from fedsecure_node.link.connect import tls_files
 from fedsecure_node.settings import load_settings
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedDaemon
+
 pytestmark = pytest.mark.xdist_group("shared-federation")
 
 
@@ -33,18 +37,17 @@ def copy_node(federation: Any, name: str, tmp_path: Path) -> Path:
 
 def run_refused(federation: Any, folder: Path, *, code: int = 6) -> str:
     """``node run`` in ``folder`` must end by itself with exit code ``code``; what it said on stderr and in its log."""
-    import sys
-
-    done = subprocess.run(
-        [sys.executable, "-m", "fedsecure", "node", "run", "--dir", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == code, f"{done.returncode}: {done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done.stderr
+    log = folder / "run.log"
+    log.write_text("")
+    process = ForkedDaemon("node", folder, log)
+    try:
+        ended = process.wait(90)
+    finally:
+        process.kill()
+    said = log.read_text()
+    assert ended == code, f"{ended}: {said}"
+    assert "Traceback" not in said
+    return said
 
 
 def reissue(federation: Any, folder: Path, *, role: str, name: str, now: datetime, days: int) -> None:
