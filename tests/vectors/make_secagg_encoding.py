@@ -1,5 +1,5 @@
-"""Writes ``secagg_encoding.json``: hashes, the cohort's manifest, transcripts, the announcement of a sum and fixed point
-of secure aggregation, computed without the library under test.
+"""Writes ``secagg_encoding.json``: hashes, the cohort's manifest, transcripts, the announcement of a sum and fixed
+point of secure aggregation, computed without the library under test.
 
 Run it as ``python make_secagg_encoding.py > secagg_encoding.json``. Signatures are those of
 ``make_identity_signatures.py``, which writes Ed25519 out from RFC 8032; fixed point is done in fractions.
