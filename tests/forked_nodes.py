@@ -33,12 +33,13 @@ class ForkedDaemon:
     """``fedsecure ROLE run`` in ``folder``, as ``subprocess.Popen`` has its processes; output is added to ``log``.
 
     ``dies_at``: the stage of its second session at which a node dies, or ``SUM`` for a coordinator; none: it goes on.
+    ``before``: Python that is run first in the daemon's process, with its ``folder``.
     """
 
-    def __init__(self, role: str, folder: Path, log: Path, *options: str, dies_at: str = "") -> None:
+    def __init__(self, role: str, folder: Path, log: Path, *options: str, dies_at: str = "", before: str = "") -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(IMPORTED)
-        self._process = context.Process(target=_daemon, args=(role, folder, log, options, dies_at))
+        self._process = context.Process(target=_daemon, args=(role, folder, log, options, dies_at, before))
         self._process.start()
 
     @property
@@ -77,7 +78,7 @@ class ForkedNode(ForkedDaemon):
         super().__init__("node", folder, log, dies_at=dies_at)
 
 
-def _daemon(role: str, folder: Path, log: Path, options: tuple[str, ...], dies_at: str) -> None:
+def _daemon(role: str, folder: Path, log: Path, options: tuple[str, ...], dies_at: str, before: str) -> None:
     from fedsecure.cli import main
 
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -88,6 +89,7 @@ def _daemon(role: str, folder: Path, log: Path, options: tuple[str, ...], dies_a
         _die_with_the_sum()
     elif dies_at:
         _die(dies_at)
+    exec(before, {"folder": folder})
     sys.argv = ["fedsecure", role, "run", "--dir", str(folder), *options]
     main()
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -43,8 +41,6 @@ nodes = ["a", "b"]
 #: A daemon whose runs take for ever to prepare, in a call that nothing can interrupt.
 STUCK = """
 import ctypes, sys
-from fedsecure import methods
-from fedsecure.cli import run
 from fedsecure.methods.fedavg import FedAvg
 
 def init_server(self, seed):
@@ -52,29 +48,16 @@ def init_server(self, seed):
     ctypes.CDLL(None).sleep(600)
 
 FedAvg.init_server = init_server
-sys.exit(run(sys.argv[1:]))
 """
 
 
 class Daemon:
     """A coordinator's daemon with JSON logs, and every line that it writes to standard error."""
 
-    process: subprocess.Popen[bytes] | ForkedDaemon
-
-    def __init__(self, folder: Path, log: Path, program: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, log: Path, before: str = "") -> None:
         self._log = log
         log.touch()
-        if not program:
-            self.process = ForkedDaemon("coordinator", folder, log, "--log-format", "json")
-            return
-        with log.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, *program, "coordinator", "run", "--dir", str(folder), "--log-format", "json"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=file,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
+        self.process = ForkedDaemon("coordinator", folder, log, "--log-format", "json", before=before)
 
     def records(self) -> list[dict]:
         whole = self._log.read_text().rpartition("\n")[0]
@@ -94,9 +77,9 @@ def start(coordinator_folder, tmp_path):
     """Starts daemons; none outlives its test."""
     started = []
 
-    def start(*program: str) -> Daemon:
+    def start(before: str = "") -> Daemon:
         log = tmp_path / f"log-{len(started)}"
-        started.append(Daemon(coordinator_folder, log, program))
+        started.append(Daemon(coordinator_folder, log, before))
         return started[-1]
 
     yield start
@@ -140,7 +123,7 @@ def test_sigterm_and_abort_during_a_preparation_that_cannot_be_interrupted(
     assert out == f"{digest}\n"
     code, out, err = run_cli("submit", plan_file, "--dir", coordinator_folder)
     assert (code, out, err) == (0, f"{digest}\n", "known already: NEW\n")
-    daemon = start("-c", STUCK)
+    daemon = start(STUCK)
     daemon.wait_for(lambda r: r["message"] == "preparing")
     began = time.monotonic()
     daemon.process.send_signal(signal.SIGTERM)
@@ -148,7 +131,7 @@ def test_sigterm_and_abort_during_a_preparation_that_cannot_be_interrupted(
     assert time.monotonic() - began < 8
     code, out, _ = run_cli("abort", "trial", "--dir", coordinator_folder)
     assert "before anything else is done for it" in out
-    daemon = start("-c", STUCK)
+    daemon = start(STUCK)
     daemon.wait_for(lambda r: r.get("event") == "aborted")
     assert not [r for r in daemon.records() if r["message"] == "preparing"]
     daemon.process.send_signal(signal.SIGTERM)

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from fedsecure_coordinator.pool import CallPool
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedDaemon
+
 #: While the file ``full`` is in the coordinator's folder, no thread starts in its process.
-BODY = """
-import pathlib, sys, threading
-full = pathlib.Path(sys.argv[1]) / "full"
+BEFORE = """
+import threading
+full = folder / "full"
 def start(thread, kept=threading.Thread.start):
     if full.exists():
         raise RuntimeError("can't start new thread")
     kept(thread)
 threading.Thread.start = start
-sys.argv = ["fedsecure", "coordinator", "run", "--dir", sys.argv[1]]
-from fedsecure.cli import main
-main()
 """
 
 
 @pytest.fixture
 def process(coordinator_folder):
     log = coordinator_folder / "log"
-    with log.open("wb") as out:
-        made = subprocess.Popen(
-            [sys.executable, "-c", BODY, str(coordinator_folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
+    log.touch()
+    made = ForkedDaemon("coordinator", coordinator_folder, log, before=BEFORE)
     end = time.monotonic() + 60
     while "listening on" not in log.read_text():
         assert time.monotonic() < end, log.read_text()

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from forked_nodes import ForkedDaemon
+
 #: While the file ``full`` is in the node's folder, no thread starts in its process.
-BODY = """
-import pathlib, sys, threading
+BEFORE = """
+import threading
 from grpc._cython import cygrpc
-full = pathlib.Path(sys.argv[1]) / "full"
+full = folder / "full"
 for kind in (threading.Thread, cygrpc.ForkManagedThread):
     def start(thread, kept=kind.start):
         if full.exists():
             raise RuntimeError("can't start new thread")
         kept(thread)
     kind.start = start
-sys.argv = ["fedsecure", "node", "run", "--dir", sys.argv[1]]
-from fedsecure.cli import main
-main()
 """
 
 
 @pytest.fixture
 def process(site):
-    with (site.folder / "out.txt").open("wb") as out:
-        made = subprocess.Popen(
-            [sys.executable, "-c", BODY, str(site.folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+    (site.folder / "out.txt").touch()
+    made = ForkedDaemon("node", site.folder, site.folder / "out.txt", before=BEFORE)
     yield made
     if made.poll() is None:
         made.kill()
