@@ -30,9 +30,11 @@ def digits() -> Dataset:
     return load_dataset(DigitsSource(kind="digits"), task)
 
 
-def prepare(federation: Any) -> dict[str, Dataset]:
-    """A third of the digits for each node, and a budget."""
-    everything = digits()
+def prepare(federation: Any, shade: float) -> dict[str, Dataset]:
+    """A third of the digits for each node, and a budget. ``shade`` of its own for each test: one daemon on a machine
+    works on a data set, and tests run side by side."""
+    plain = digits()
+    everything = Dataset(plain.x * np.float32(shade), plain.y, plain.classes)
     dealt = {node: everything.subset(np.arange(i, len(everything), 3)) for i, node in enumerate(federation.nodes)}
     for node, data in dealt.items():
         save_npz(data, federation.root / node / "records.npz")
@@ -59,7 +61,7 @@ def ledger_of(federation: Any, node: str) -> Path:
 @pytest.mark.timeout(600)
 def test_labels_and_ledger_agree_and_an_older_ledger_is_refused(federation: Any) -> None:
     f = federation
-    dealt = prepare(f)
+    dealt = prepare(f, 0.99)
     plan = private_plan(f, "private-fedavg", {"name": "fedavg", "local_steps": 1}, PRIVACY)
     f.submit(plan)
     f.start("coordinator")
@@ -101,7 +103,7 @@ def test_labels_and_ledger_agree_and_an_older_ledger_is_refused(federation: Any)
 @pytest.mark.timeout(600)
 def test_a_second_daemon_and_a_plan_that_cannot_be_finished_are_refused(federation: Any) -> None:
     f = federation
-    dealt = prepare(f)
+    dealt = prepare(f, 0.98)
     save_npz(dealt["node-0"], f.root / "node-1" / "records.npz")  # two nodes, one data set
     twice = private_plan(f, "one-data-set", {"name": "fedavg", "local_steps": 1}, {**PRIVACY, "batch": 1000})
     f.submit(twice)
