@@ -1,5 +1,5 @@
 """Nodes that are killed (kill -9) two hundred times while they work on private runs: what was made of their records
-never passes what their ledgers say, and no ledger passes its cap. As a rule forty-eight kills; FEDSECURE_EXHAUSTIVE=1
+never passes what their ledgers say, and no ledger passes its cap. As a rule a dozen kills; FEDSECURE_EXHAUSTIVE=1
 makes it two hundred (``make test-exhaustive``), of which some must fall between paying and keeping."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from killed_nodes import SPENT, evidence, rounds_of_a_node, start
 
 #: Nodes that are at work at a time, and how often each is killed.
 EXHAUSTIVE = os.environ.get("FEDSECURE_EXHAUSTIVE") == "1"
-NODES, KILLS = 4, 50 if EXHAUSTIVE else 12
+NODES, KILLS = (4, 50) if EXHAUSTIVE else (2, 6)
 RECORDS = 40
 #: What the whole plan fits into; what the institution lowers it to once the run has begun; and how much more it grants
 #: whenever that is spent.
