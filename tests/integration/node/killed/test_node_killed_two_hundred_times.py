@@ -35,6 +35,8 @@ from fedsecure_node.store.store import Store
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from killed_nodes import SPENT, evidence, rounds_of_a_node, start
 
+#: Seconds in which every node has made its first contribution, however loaded the machine is.
+FIRST = 240.0
 #: Nodes that are at work at a time, and how often each is killed.
 EXHAUSTIVE = os.environ.get("FEDSECURE_EXHAUSTIVE") == "1"
 NODES, KILLS = (4, 50) if EXHAUSTIVE else (2, 6)
@@ -168,6 +170,7 @@ def test_two_hundred_kills(folders: list[Path]) -> None:
         if kill == 0:  # how long processes take for their first exchange on this machine
             began = time.monotonic()
             while min(victim.uploads() for victim in victims) < 1:
+                assert time.monotonic() < began + FIRST, "a node made nothing"
                 time.sleep(0.005)
             pause = time.monotonic() - began
         began = time.monotonic()
