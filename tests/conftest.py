@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,6 +14,14 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 import pytest
 
 from fedsecure.plan import Plan
+from fedsecure.privacy import lease
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test takes itself for a machine of its own: one process of a machine works on a data set, and tests that run
+    side by side have the same records. Processes that a test starts are on the machine as it is."""
+    monkeypatch.setattr(lease, "NAMESPACE", f"fedsecure-{zlib.crc32(bytes(tmp_path))}")
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,9 @@ from fedsecure.locks import sole_lock
 
 __all__ = ["hold_data_set"]
 
+#: What begins each name in the abstract namespace.
+NAMESPACE = "fedsecure"
+
 
 @contextmanager
 def hold_data_set(ledger: Path, data_set: str) -> Iterator[None]:
@@ -50,7 +53,7 @@ def _name(data_set: str) -> Iterator[None]:
         raise _unable(data_set, fault) from None
     with holder:
         try:
-            holder.bind(f"\0fedsecure-{name}")
+            holder.bind(f"\0{NAMESPACE}-{name}")
         except OSError as fault:
             if fault.errno == errno.EADDRINUSE:
                 raise _taken(data_set) from None

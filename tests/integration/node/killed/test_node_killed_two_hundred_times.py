@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,8 @@ PLAN = {
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
-    """A folder for each node, all with records of their own."""
-    return [make_node(tmp_path / str(index), index) for index in range(NODES)]
+    """A folder for each node, all with records of their own, on this machine: it lets one process work on a data set."""
+    return [make_node(tmp_path / str(index), zlib.crc32(bytes(tmp_path)) + index) for index in range(NODES)]
 
 
 def make_node(tmp_path: Path, seed: int) -> Path:

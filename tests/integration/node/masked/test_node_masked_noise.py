@@ -22,7 +22,7 @@ GRID = 2.0**-20
 
 
 @pytest.fixture
-def shared_plan(site, masked_plan):
+def shared_plan(site, masked_plan, machine):
     """A plan whose mixing weights have shared noise, and a policy that lets the node pay for it."""
     policy = site.folder / "policy.toml"
     text = policy.read_text().replace('"fedavg"', '"fedavg", "fedspm"')

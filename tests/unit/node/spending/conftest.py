@@ -107,7 +107,7 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path, machine: None) -> Iterator[Site]:
     generate_identity(tmp_path / "identity.key")
     save_npz(records(), tmp_path / "records.npz")
     raw = {
