@@ -62,7 +62,7 @@ PLAN = {
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
-    """A folder for each node, all with records of their own, on this machine: it lets one process work on a data set."""
+    """A folder for each node, all with records that no other process of this machine works on."""
     return [make_node(tmp_path / str(index), zlib.crc32(bytes(tmp_path)) + index) for index in range(NODES)]
 
 
