@@ -1,6 +1,6 @@
-"""Daemons that are forked from one process that imported everything already: importing torch takes a node longer than
-all its work here. A node may be told at which stage of a session it is to kill itself (kill -9), and a coordinator to
-do so when it has the second round's sum in memory alone.
+"""Daemons that are forked from one process that imported everything already (fork_server.py). A node may be told at
+which stage of a session it is to kill itself (kill -9), and a coordinator to do so when it has the second round's sum
+in memory alone.
 
 To die there, a forked process has one of its client's calls replaced by the same call and a SIGKILL to itself, before,
 in the middle of, or after it; everything else is the node as it is shipped. So it is with the coordinator's keeping of
@@ -9,7 +9,6 @@ a sum.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -18,12 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-#: What every daemon imports sooner or later.
-IMPORTED = [
-    *("torch", "grpc", "fedsecure.cli", "fedsecure.methods.condensed", "fedsecure.methods.fedspm"),
-    *("fedsecure_node.assemble", "fedsecure_coordinator.process"),
-]
-
+from fork_server import fork_context
 
 #: Where a coordinator dies: it unmasked the second round's sum, and has not kept it.
 SUM = "before the sum is kept"
@@ -37,9 +31,9 @@ class ForkedDaemon:
     """
 
     def __init__(self, role: str, folder: Path, log: Path, *options: str, dies_at: str = "", before: str = "") -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(IMPORTED)
-        self._process = context.Process(target=_daemon, args=(role, folder, log, options, dies_at, before))
+        # daemon: ended with the test process, which would wait for it otherwise
+        arguments = (role, folder, log, options, dies_at, before)
+        self._process = fork_context().Process(target=_daemon, args=arguments, daemon=True)
         self._process.start()
 
     @property

@@ -9,67 +9,127 @@ knows what was made of the records, whatever became of it.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
+import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-#: What every process needs, imported once.
-IMPORTED = [
-    "torch",
-    "opacus",
-    "scipy.special",
-    "fedsecure.privacy.dpsgd",
-    "fedsecure.methods",
-    "fedsecure_node.assemble",
-]
+from fork_server import fork_context
+
 #: Exit codes of a process that was not killed: all rounds are done; the budget is spent.
 DONE, SPENT = 0, 5
 
 
 @dataclass(frozen=True)
 class Killable:
-    """One process at work in ``folder``; ``ready`` once it has opened everything."""
+    """One process at work in ``folder``, which writes what goes wrong to ``said``; it has opened everything when it is
+    ``ready``. A process that ends where it should be at work fails the test at once, with how it ended."""
 
     process: Any
     ready: Connection
+    said: Path
+
+    def wait_ready(self, seconds: float) -> None:
+        """Until it has opened everything."""
+        if not self.ready.poll(seconds):
+            raise AssertionError(f"not ready within {seconds} s; {self.how()}")
+        try:
+            assert self.ready.recv() == "ready"
+        except EOFError:
+            self.process.join(10.0)
+            raise AssertionError(f"never ready; {self.how()}") from None
+
+    def wait_for(self, done: Callable[[], bool], seconds: float) -> None:
+        """Until ``done()``."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            assert self.process.exitcode is None, self.how()
+            assert time.monotonic() < deadline, f"not within {seconds} s; {self.how()}"
+            time.sleep(0.005)
 
     def kill(self) -> int:
         """Kill -9; returns how the process ended, which may have been before."""
         self.process.kill()
-        return self.end()
+        return self.end(60.0)
 
-    def end(self, seconds: float = 60.0) -> int:
+    def end(self, seconds: float) -> int:
+        """How it ended by itself: ``-9``, killed, or ``SPENT``."""
         self.process.join(seconds)
-        assert self.process.exitcode is not None, "the process did not end"
         self.ready.close()
+        assert self.process.exitcode in (-9, SPENT), self.how()
         return int(self.process.exitcode)
 
+    def how(self) -> str:
+        """Whether and how it ended, and the end of what it said."""
+        code = self.process.exitcode
+        said = self.said.read_text(errors="replace")[-3000:] if self.said.exists() else ""
+        return f"{self.said.parent.name}: {'at work' if code is None else f'ended with {code}'}; it said: {said or '-'}"
 
-def start(folder: Path, work: Callable[[Path, Connection], None]) -> Killable:
-    """Run ``work`` on ``folder`` in a process of its own, from a process that imported everything."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
+
+def start(folder: Path, work: Callable[[Path, Connection], None], dies_at: int | None = None) -> Killable:
+    """Run ``work`` on ``folder`` in a process of its own, from a process that imported everything. ``dies_at``: after
+    how many lines of this project's code, from when it is ready, it kills itself; 0: never, but it counts them."""
+    context = fork_context()
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(folder, theirs))
+    said = folder / "stderr"
+    process = context.Process(target=_at_work, args=(folder, theirs, work, said, dies_at), daemon=True)
     process.start()
     theirs.close()
-    return Killable(process, ours)
+    return Killable(process, ours, said)
 
 
-def leave_evidence(folder: Path, line: str) -> None:
-    """Add a line; the kernel has it when this returns, so that it outlives the process."""
-    handle = os.open(folder / "evidence", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _at_work(
+    folder: Path, ready: Connection, work: Callable[[Path, Connection], None], said: Path, dies_at: int | None
+) -> None:
+    """What the process says goes to ``said``, after what its predecessors said."""
+    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    if dies_at is not None:
+        LINES.append(dies_at)
+    work(folder, ready)
+
+
+#: Of a process that counts its lines: at which it dies, and then how many there were.
+LINES: list[int] = []
+
+
+def _count_lines() -> None:
+    """From here on, count the lines of this project's code that this thread runs, and die at the one in ``LINES``."""
+    if not LINES:
+        return
+    dies_at, here = LINES[0], str(Path(__file__).parents[1])
+    LINES.append(0)
+
+    def called(frame: Any, event: str, argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        return lines if name.startswith(here) and "site-packages" not in name else None
+
+    def lines(frame: Any, event: str, argument: Any) -> Any:
+        if event == "line":
+            LINES[1] += 1
+            if LINES[1] == dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return lines
+
+    sys.settrace(called)
+
+
+def leave(folder: Path, name: str, line: str) -> None:
+    """Add a line to a file; the kernel has it when this returns, so that it outlives the process."""
+    handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(handle, f"{line}\n".encode())
     os.close(handle)
 
 
-def evidence(folder: Path) -> list[str]:
-    path = folder / "evidence"
+def left(folder: Path, name: str) -> list[str]:
+    path = folder / name
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
@@ -84,6 +144,7 @@ def rounds_of_a_node(folder: Path, ready: Connection) -> None:
     plan = Plan.model_validate_json((folder / "plan.json").read_bytes())
     with _desk(folder, plan) as desk:
         ready.send("ready")
+        _count_lines()
         try:
             for round_ in range(plan.rounds):
                 if not _acknowledged(folder, round_):
@@ -128,6 +189,8 @@ class _Coordinator:
         path = self._folder / "uploads" / str(self._round)
         part = path.with_suffix(f".{os.getpid()}")
         part.write_bytes(cleared.payload.data)
+        if LINES:
+            leave(self._folder, "lines", str(LINES[1]))
         part.rename(path)
 
 
@@ -187,5 +250,5 @@ class _Witnessed:
         return getattr(self._method, name)
 
     def client_update(self, exchange: str, broadcast: Any, local: Any, data: Any, ctx: Any) -> Any:
-        leave_evidence(self._folder, f"{ctx.round} {exchange}")
+        leave(self._folder, "evidence", f"{ctx.round} {exchange}")
         return self._method.client_update(exchange, broadcast, local, data, ctx)
