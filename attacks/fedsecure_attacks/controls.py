@@ -17,14 +17,14 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from fedsecure_attacks.images.copies import copy_scan, exact_copies
-from fedsecure_attacks.images.frame import Frame, by_class
+from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.images.neighbour import raw_neighbour
-from fedsecure_attacks.images.tracing import mean_tracing
+from fedsecure_attacks.images.tracing import contrast, mean_tracing, trace
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled, Pools
 from fedsecure_attacks.statistics.intervals import auc_interval
 from fedsecure_attacks.statistics.roc import auc
-from fedsecure_attacks.statistics.scores import Scores
+from fedsecure_attacks.statistics.scores import Floats, Scores
 from fedsecure_attacks.statistics.tail import tail_test
 from fedsecure_attacks.verdict import DIRECTION_CONFIDENCE, TAIL_ALPHA, Control
 
@@ -101,23 +101,24 @@ def oracle(pools: Pools, candidates: Candidates, inside: Flags, frame: Frame) ->
         here = inside & (candidates.y == c)
         if here.sum() >= LEAST and c in frame.means and len(frame.held_out.get(c, ())) >= LEAST:
             moved[c] = centred[here].mean(axis=0)
+    counts = {c: int((inside & (candidates.y == c)).sum()) for c in moved}
     known = np.isin(candidates.y, list(moved))
     if not moved or not (known & inside).any() or not (known & ~inside).any():
         return Control("oracle", True, f"not asked: no class has {LEAST} members and references")
-    scores = by_class(
-        frame, candidates, centred, lambda c, z: np.asarray(frame.whitener.apply(z) @ moved[c]), set(moved)
-    )
-    found = Scores.of(scores[known], inside[known])
-    said, weights = [], []
-    for c, m in moved.items():
-        out = frame.whitener.apply(frame.held_out[c]) @ m
-        spread = float(out.std()) or 1.0
-        effect = (float(frame.whitener.apply(m[None])[0] @ m) - float(out.mean())) / spread
-        said.append(float(norm.cdf(effect / math.sqrt(2))))
-        weights.append(int((inside & (candidates.y == c)).sum()))
-    theory, value = float(np.average(said, weights=weights)), auc(found)
+    found = Scores.of(trace(frame, candidates, moved, counts)[known], inside[known])
+    said = [_expected(frame, c, m, counts[c]) for c, m in moved.items()]
+    theory, value = float(np.average(said, weights=list(counts.values()))), auc(found)
     interval = auc_interval(found, 0.9999)
     tolerance = max((interval.high - interval.low) / 2, TOLERANCE)
     return Control(
         "oracle", abs(value - theory) <= tolerance, f"exact means: area {value:.3f}, theory (F5) {theory:.3f}"
     )
+
+
+def _expected(frame: Frame, c: int, m: Floats, count: int) -> float:
+    """The area that F5 says of the released mean ``m`` (D,) of class ``c``: members lie m'Am above people who are out,
+    whose spread the references tell."""
+    out = contrast(frame, frame.held_out[c], m, count)
+    direct = frame.whitener.apply(m[None])[0] @ m
+    offset = float((frame.whitener.apply(frame.held_out[c]) @ m).mean())
+    return float(norm.cdf((float(direct) - offset) / (float(out.std()) or 1.0) / math.sqrt(2)))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fedsecure_attacks.statistics.intervals import auc_interval, share_interval
 from fedsecure_attacks.statistics.roc import Rate, auc, tpr_at
 from fedsecure_attacks.statistics.scores import Floats, Scores
-from fedsecure_attacks.statistics.tail import tail_test
+from fedsecure_attacks.statistics.tail import rate_p, tail_test
 from fedsecure_attacks.verdict import DIRECTION_CONFIDENCE, AttackResult, Thresholds, adjusted
 
 __all__ = ["COPY_SCANS", "measure"]
@@ -42,4 +42,5 @@ def _one(name: str, scores: Scores, thresholds: Thresholds, joint: float) -> Att
         tail_test(scores),
         rates=name not in COPY_SCANS,
         tied=scores.are_tied,
+        rate_p=rate_p(tpr.count, scores.n1, scores.n0, tpr.allowed) if isinstance(tpr, Rate) else None,
     )

@@ -70,6 +70,8 @@ def _rate(key: str, result: AttackResult) -> dict[str, Any]:
         f"{key}_count": rate.count,
         f"{key}_false": rate.false,
         f"{key}_interval": _interval(result.tpr_interval),
+        f"{key}_p": result.rate_p,
+        f"{key}_p_adjusted": result.rate_adjusted,
         f"{key}_precision": {f"{prior:g}": precision_at_prior(rate, prior) for prior in PRIORS},
     }
 

@@ -19,6 +19,9 @@ __all__ = ["AttackResult", "Control", "Thresholds", "Verdict", "Word", "decide"]
 
 #: A tail test speaks when its p, adjusted for all attacks of the audit, is below this.
 TAIL_ALPHA = 1e-3
+#: A rate speaks when its exact p, adjusted in the same way, is below this; areas have as much of the error. So no more
+#: than one audit in twenty calls a leak where there is none.
+RATE_ALPHA = 0.024
 #: An interval that lies below one half at this confidence means that a score was read the wrong way round.
 DIRECTION_CONFIDENCE = 0.9999
 
@@ -61,8 +64,9 @@ class Thresholds:
 @dataclass(frozen=True)
 class AttackResult:
     """One attack. ``auc`` and ``interval``, its own and the one that holds for all attacks together (``joint``);
-    ``tpr``, with ``tpr_interval`` (joint, too) when it is measurable; ``tail`` and its adjusted p. ``rates``: whether
-    area and rate count for the verdict; a scan for copies is judged by its tail alone."""
+    ``tpr``, with ``tpr_interval`` and ``rate_p`` (exact) when it is measurable; ``tail``; ``rate_adjusted`` and
+    ``tail_adjusted``: p adjusted for all attacks. ``rates``: whether area and rate count for the verdict; a scan for
+    copies is judged by its tail alone."""
 
     name: str
     auc: float
@@ -73,6 +77,8 @@ class AttackResult:
     tpr_interval: Interval | None
     tail: TailTest
     tail_adjusted: float = 1.0
+    rate_p: float | None = None
+    rate_adjusted: float | None = None
     rates: bool = True
     tied: bool = False
 
@@ -95,9 +101,10 @@ class Verdict:
 
 
 def adjusted(results: Sequence[AttackResult]) -> tuple[AttackResult, ...]:
-    """The results with the tail tests' p adjusted for each other (Holm)."""
-    p = holm({result.name: result.tail.p for result in results})
-    return tuple(replace(result, tail_adjusted=p[result.name]) for result in results)
+    """The results with the p of their tails, and of their rates, adjusted for each other (Holm)."""
+    tails = holm({result.name: result.tail.p for result in results})
+    rates = holm({r.name: r.rate_p for r in results if r.rates and r.rate_p is not None})
+    return tuple(replace(r, tail_adjusted=tails[r.name], rate_adjusted=rates.get(r.name)) for r in results)
 
 
 def decide(
@@ -143,7 +150,13 @@ def _leaks(result: AttackResult, thresholds: Thresholds) -> list[str]:
         )
     if not result.rates:
         return found
-    if result.tpr_interval is not None and isinstance(result.tpr, Rate) and result.tpr_interval.low > thresholds.tpr:
+    beyond = result.rate_adjusted is not None and result.rate_adjusted < RATE_ALPHA
+    if (
+        beyond
+        and result.tpr_interval is not None
+        and isinstance(result.tpr, Rate)
+        and result.tpr_interval.low > thresholds.tpr
+    ):
         found.append(
             f"{result.name}: {result.tpr.count} of {result.tpr.of} members are told at a false-positive rate of "
             f"{thresholds.fpr:g}, at least a share of {result.tpr_interval.low:.3f} (accepted: {thresholds.tpr:g})"

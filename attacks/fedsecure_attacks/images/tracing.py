@@ -9,7 +9,7 @@ condensing has a bias that all of them share, and against the population's mean 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["class_means", "mean_tracing"]
+__all__ = ["class_means", "contrast", "mean_tracing", "trace"]
 
 
 def class_means(frame: Frame, released: Labelled) -> dict[int, Floats]:
@@ -36,9 +36,19 @@ def mean_tracing(seen: Outsider, candidates: Candidates, frame: Frame, reference
             known = [each[c] for each in others if c in each]
             if known:
                 moved[c] = moved[c] - np.mean(known, axis=0)
+    return trace(frame, candidates, moved, seen.counts)
+
+
+def trace(frame: Frame, candidates: Candidates, moved: Mapping[int, Floats], counts: Mapping[int, int]) -> Floats:
+    """The scores (n,) against ``moved``: M - M0 of each class, (D,), of ``counts`` records each."""
 
     def score(c: int, z: Floats) -> Floats:
-        white = frame.whitener.apply(z)  # (n, D)
-        return np.asarray(white @ moved[c] - (white * z).sum(axis=1) / (2 * max(1, seen.counts.get(c, 1))))
+        return contrast(frame, z, moved[c], counts.get(c, 1))
 
     return by_class(frame, candidates, frame.centred(candidates.x, candidates.y), score, set(moved))
+
+
+def contrast(frame: Frame, z: Floats, moved: Floats, count: int) -> Floats:
+    """s(x) of centred records ``z`` (n, D) of one class: (n,)."""
+    white = frame.whitener.apply(z)  # (n, D)
+    return np.asarray(white @ moved - (white * z).sum(axis=1) / (2 * max(1, count)))

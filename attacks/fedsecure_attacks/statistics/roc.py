@@ -24,12 +24,13 @@ MIN_FALSE = 10
 @dataclass(frozen=True, slots=True)
 class Rate:
     """``count`` of ``of`` members above the threshold, at a false-positive rate of at most ``fpr``; ``false`` of the
-    non-members were above it, too."""
+    non-members were above it, too (fewer than ``allowed`` only where scores are tied)."""
 
     fpr: float
     count: int
     of: int
     false: int
+    allowed: int = 0
 
     @property
     def value(self) -> float:
@@ -57,9 +58,13 @@ def is_measurable(nonmembers: int, fpr: float) -> bool:
     return nonmembers * fpr >= MIN_FALSE - 1e-9
 
 
+def _allowed(nonmembers: int, fpr: float) -> int:
+    return math.floor(fpr * nonmembers + 1e-9)
+
+
 def threshold_at(nonmembers: Floats, fpr: float) -> float:
     """The score that at most a share ``fpr`` of the non-members is strictly above."""
-    allowed = math.floor(fpr * len(nonmembers) + 1e-9)
+    allowed = _allowed(len(nonmembers), fpr)
     ordered = np.sort(nonmembers)[::-1]  # (n0,), descending
     return float(ordered[allowed]) if allowed < len(ordered) else -math.inf
 
@@ -75,7 +80,7 @@ def tpr_at(scores: Scores, fpr: float) -> Rate | NotMeasurable:
         return NotMeasurable(fpr, f"{scores.n0} non-members are too few (at least {least})")
     threshold = threshold_at(scores.nonmembers, fpr)
     count, false = int((scores.members > threshold).sum()), int((scores.nonmembers > threshold).sum())
-    return Rate(fpr, count, scores.n1, false)
+    return Rate(fpr, count, scores.n1, false, _allowed(scores.n0, fpr))
 
 
 @dataclass(frozen=True, eq=False)
