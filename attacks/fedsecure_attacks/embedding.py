@@ -21,7 +21,7 @@ from fedsecure.randomness import torch_generator
 from fedsecure_attacks.records import Images
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["Embedding", "Whitener", "family", "pixels", "random_networks"]
+__all__ = ["Embedding", "Whitener", "blocks", "family", "pixels", "random_networks"]
 
 #: (n, *shape) -> (n, D).
 Embedding = Callable[[Images], Floats]
@@ -44,10 +44,15 @@ def family(shape: tuple[int, ...], num_classes: int, width: int = WIDTH) -> Netw
     with torch.device("meta"):
         if len(shape) == 1:
             return MLP(shape[0], num_classes, (4 * width,), None)
-        side, depth = min(shape[1:]), 1
-        while depth < 3 and side // 2 ** (depth + 1) >= 4:
-            depth += 1
-        return ConvNet((shape[0], shape[1], shape[2]), num_classes, depth, width)
+        return ConvNet((shape[0], shape[1], shape[2]), num_classes, blocks(shape), width)
+
+
+def blocks(shape: tuple[int, ...]) -> int:
+    """How many blocks the ConvNet for images of ``shape`` has."""
+    side, depth = min(shape[1:]), 1
+    while depth < 3 and side // 2 ** (depth + 1) >= 4:
+        depth += 1
+    return depth
 
 
 def random_networks(shape: tuple[int, ...], num_classes: int, seed: int, count: int = NETWORKS) -> Embedding:

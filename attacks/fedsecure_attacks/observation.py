@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedsecure.models import Parameters
+from fedsecure.plan import Plan
 from fedsecure_attacks.records import Labelled
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["AllButOne", "Coordinator", "MaliciousCoordinator", "OtherNode", "Outsider", "Round"]
+__all__ = [
+    "AllButOne", "Coordinator", "MaliciousCoordinator", "OtherNode", "Outsider", "Round", "public_plan", "require",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,20 +34,24 @@ class Outsider:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What the coordinator knows of one round: the broadcast model ``w``, and of the audited node the released set, its
-    mean logits (C, C) and which classes it holds."""
+    """What the coordinator knows of one round: the broadcast model ``w``, and of the audited node the released set
+    (pixels as records have them), its mean logits and soft labels (C, C), rows of classes that it does not hold zero,
+    and which classes it ``held``."""
 
     w: Parameters = field(repr=False)
     released: Labelled | None = None
     mean_logits: Floats | None = field(default=None, repr=False)
     held: tuple[int, ...] = ()
+    soft_labels: Floats | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class OtherNode:
     """T2. ``models`` and ``global_logits`` (C, C) of every round as broadcast, and ``own``, its records, which are its
-    population, too. With two nodes it knows the other's mean logits: twice the mean, less its own."""
+    population, too. With two nodes it knows the other's mean logits: twice the mean, less its own. ``plan``: as every
+    node has it."""
 
+    plan: Plan = field(repr=False)
     models: tuple[Parameters, ...] = field(repr=False)
     global_logits: tuple[Floats, ...] = field(repr=False)
     own_logits: tuple[Floats, ...] = field(repr=False)
@@ -54,8 +61,9 @@ class OtherNode:
 
 @dataclass(frozen=True, eq=False)
 class Coordinator:
-    """T3. ``rounds`` in order, and the population."""
+    """T3. ``plan``, ``rounds`` in order, and the population. A node's seed is its own: the plan is ``public_plan``."""
 
+    plan: Plan = field(repr=False)
     rounds: tuple[Round, ...]
     population: Labelled
     counts: Mapping[int, int]
@@ -80,3 +88,14 @@ class AllButOne:
 
     outputs: Floats = field(repr=False)
     sigma: float
+
+
+def public_plan(plan: Plan) -> Plan:
+    """``plan`` without its seed, from which a shadow's nodes draw what real ones draw from seeds of their own."""
+    return plan.model_copy(update={"seed": 0, "randomness": "private"})
+
+
+def require(seen: object, kind: type) -> None:
+    """Raise ``TypeError`` unless ``seen`` is what an attack of this threat model is shown."""
+    if not isinstance(seen, kind):
+        raise TypeError(f"this attack sees what a {kind.__name__} sees, and was shown a {type(seen).__name__}")
