@@ -61,7 +61,7 @@ def cells(quick: bool) -> list[Cell]:
         most = nodes - (2 * nodes // 3 + 1)
         for dropped in sorted({0, most} if quick else {0, min(1, most), most}):
             repeats = 2 if nodes * elements > 10**8 else 3 if nodes == 50 or elements == 10**7 else 7
-            flower = repeats if nodes < 50 else 1 if quick else 3
+            flower = repeats if nodes < 50 else 1 if quick or elements > 10**5 else 3  # minutes each
             found.append(Cell(nodes, elements, dropped, repeats, flower))
     return found
 
