@@ -4,13 +4,15 @@ with a reason beside it. Per-record scores are membership data themselves and ar
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsecure import __version__
-from fedsecure_attacks.files import PRIMARY, FilesAudit
 from fedsecure_attacks.statistics.intervals import Interval
 from fedsecure_attacks.statistics.roc import NotMeasurable, Rate, precision_at_prior
 from fedsecure_attacks.verdict import AttackResult
+
+if TYPE_CHECKING:
+    from fedsecure_attacks.files import FilesAudit
 
 __all__ = ["SCHEMA_VERSION", "dump", "files_report"]
 
@@ -33,7 +35,7 @@ def files_report(audit: FilesAudit) -> dict[str, Any]:
         "verdict": audit.verdict.word.value,
         "reason": audit.verdict.reason,
         "exit_code": audit.verdict.word.exit_code,
-        "primary": PRIMARY,
+        "primary": audit.profile.to_json()["primary"],
         "plan": audit.profile.to_json(),
         "plan_sha256": audit.profile.digest(),
         "inputs_sha256": audit.inputs,
