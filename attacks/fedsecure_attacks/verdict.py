@@ -15,7 +15,7 @@ from fedsecure_attacks.statistics.multiplicity import holm
 from fedsecure_attacks.statistics.roc import NotMeasurable, Rate
 from fedsecure_attacks.statistics.tail import TailTest
 
-__all__ = ["AttackResult", "Control", "Thresholds", "Verdict", "Word", "decide"]
+__all__ = ["AttackResult", "Control", "Thresholds", "Verdict", "Word", "decide", "decide_accounting"]
 
 #: A tail test speaks when its p, adjusted for all attacks of the audit, is below this.
 TAIL_ALPHA = 1e-3
@@ -52,13 +52,14 @@ _EXIT = {
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What the institution accepts: true-positive rate at a false-positive rate of ``fpr``, area under the curve, and
-    the share of candidates that may be in both pools."""
+    """What the institution accepts: true-positive rate at a false-positive rate of ``fpr``, area under the curve, the
+    share of candidates that may be in both pools, and the fewest members of a class of which anything is released."""
 
     tpr: float = 0.02
     auc: float = 0.55
     fpr: float = 0.01
     twins: float = 0.05
+    n_min: int = 10
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,12 @@ def decide(
     facts: Mapping[str, str],
     doubts: Sequence[str],
     copies: int,
+    contradictions: Sequence[str] = (),
 ) -> Verdict:
     """The verdict. ``primary``: the attack whose rate decides whether none was found, fixed before the run. ``facts``:
     leaks that follow by rule, name -> words. ``doubts``: why nothing can be concluded. ``copies``: candidates released
-    bit for bit that are members."""
+    bit for bit that are members. ``contradictions``: in what more was shown than was accounted, which is worse than any
+    leak that was accounted."""
     if failed := [control for control in controls if not control.passed]:
         return Verdict(Word.INVALID, "; ".join(f"control {c.name}: {c.said}" for c in failed))
     if wrong := [r for r in results if r.rates and r.direction.high < 0.5]:
@@ -127,6 +130,8 @@ def decide(
         return Verdict(
             Word.INVALID, f"direction: members score below non-members under {names}, which no leak explains"
         )
+    if contradictions:
+        return Verdict(Word.CONTRADICTS_ACCOUNTING, "; ".join(contradictions))
     if copies:
         people = "1 member was" if copies == 1 else f"{copies} members were"
         return Verdict(Word.LEAK, f"{people} released bit for bit")
@@ -139,6 +144,19 @@ def decide(
     if unsure := [said for result in results for said in _open(result, thresholds, result.name == primary)]:
         return Verdict(Word.INCONCLUSIVE, unsure[0])
     return Verdict(Word.NO_LEAK_DETECTED, _power(results, thresholds, primary))
+
+
+def decide_accounting(
+    controls: Sequence[Control], contradictions: Sequence[str], doubts: Sequence[str], said: str
+) -> Verdict:
+    """The verdict of an audit that asks for epsilon alone, and for no people: ``said`` where all fits."""
+    if failed := [control for control in controls if not control.passed]:
+        return Verdict(Word.INVALID, "; ".join(f"control {c.name}: {c.said}" for c in failed))
+    if contradictions:
+        return Verdict(Word.CONTRADICTS_ACCOUNTING, "; ".join(contradictions))
+    if doubts:
+        return Verdict(Word.INCONCLUSIVE, "; ".join(doubts))
+    return Verdict(Word.NO_LEAK_DETECTED, said)
 
 
 def _leaks(result: AttackResult, thresholds: Thresholds) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from fedsecure_attacks.statistics.intervals import share_interval
 from fedsecure_attacks.statistics.scores import Floats, Scores
 
-__all__ = ["EpsilonBound", "bonferroni_bound", "largest_certifiable", "split_bound"]
+__all__ = ["EpsilonBound", "bonferroni_bound", "bound_at", "halves", "largest_certifiable", "split_bound"]
 
 #: Thresholds that are tried on the first half: quantiles of its scores.
 CANDIDATES = 64
@@ -58,12 +58,12 @@ def split_bound(
     either kind."""
     if min(scores.n1, scores.n0) < 4:
         return None
-    first, second = _halves(scores, generator)
+    first, second = halves(scores, generator)
     thresholds = np.unique(
         np.quantile(np.concatenate([first.members, first.nonmembers]), np.linspace(0, 1, CANDIDATES))
     )
-    chosen = max(thresholds, key=lambda t: _at(first, float(t), delta, confidence))
-    low = max(0.0, _at(second, float(chosen), delta, confidence))
+    chosen = max(thresholds, key=lambda t: bound_at(first, float(t), delta, confidence))
+    low = max(0.0, bound_at(second, float(chosen), delta, confidence))
     return _reported(second, low, delta, confidence, "split half")
 
 
@@ -75,7 +75,7 @@ def bonferroni_bound(
     if not len(thresholds):
         raise ValueError("no thresholds")
     each = 1 - (1 - confidence) / len(thresholds)
-    low = max(0.0, *(_at(scores, float(t), delta, each) for t in thresholds))
+    low = max(0.0, *(bound_at(scores, float(t), delta, each) for t in thresholds))
     return _reported(scores, low, delta, confidence, f"Bonferroni over {len(thresholds)} thresholds")
 
 
@@ -84,12 +84,15 @@ def _reported(scores: Scores, low: float, delta: float, confidence: float, metho
     return EpsilonBound(low, largest, confidence, delta, scores.n1, scores.n0, method)
 
 
-def _at(scores: Scores, threshold: float, delta: float, confidence: float) -> float:
+def bound_at(scores: Scores, threshold: float, delta: float, confidence: float) -> float:
+    """The bound at one threshold that does not depend on ``scores``; it may be negative, and holds for every ``delta``
+    together."""
     above1, above0 = int((scores.members > threshold).sum()), int((scores.nonmembers > threshold).sum())
     return _bound(above1, scores.n1, above0, scores.n0, delta, confidence)
 
 
-def _halves(scores: Scores, generator: np.random.Generator) -> tuple[Scores, Scores]:
+def halves(scores: Scores, generator: np.random.Generator) -> tuple[Scores, Scores]:
+    """Two random halves, of members and of non-members."""
     parts = []
     for values in (scores.members, scores.nonmembers):
         order = generator.permutation(len(values))
