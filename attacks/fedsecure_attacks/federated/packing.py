@@ -24,8 +24,8 @@ NAMES = (
 
 
 def pack(shadow: FederatedShadow) -> dict[str, Array]:
-    """``models`` (T + 1, P): parameters in name order, the last row trained; ``x``, ``y`` of all rounds and which of the
-    ``rounds`` each record is of; the logits (T, C, C); ``held`` (T, C); ``plan``, its canonical bytes; ``about``:
+    """``models`` (T + 1, P): parameters in name order, the last row trained; ``x``, ``y`` of all rounds and which of
+    the ``rounds`` each record is of; the logits (T, C, C); ``held`` (T, C); ``plan``, its canonical bytes; ``about``:
     residual, steps, accuracy or NaN."""
     classes = len(shadow.plan.task.classes)
     held = np.zeros((len(shadow.rounds), classes), np.bool_)
