@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from fedsecure.method import Method
+from fedsecure.method import Disclosed
 from fedsecure.plan import Plan
 from fedsecure.plan.privacy import DPSGDSettings
 from fedsecure.secagg.masked import check_masked
@@ -24,7 +24,7 @@ __all__ = ["MASS", "masked_exchanges", "masked_limits", "noised_streams"]
 MASS = "mass"
 
 
-def masked_exchanges(plan: Plan, method: Method) -> dict[str, tuple[Stream, ...]]:
+def masked_exchanges(plan: Plan, method: Disclosed) -> dict[str, tuple[Stream, ...]]:
     """Exchange -> the streams of its summed half, for every exchange that sums anything; empty with ``secagg`` "off".
 
     Raises ``ConfigError`` naming the tensor when its sum over the cohort fits no ring, or the cohort when it cannot be

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Aggregate",
     "ClientContext",
+    "Disclosed",
     "Method",
     "Prediction",
     "RoutedMethod",
@@ -102,9 +103,8 @@ class ServerContext:
     device: str = "cpu"
 
 
-@runtime_checkable
-class Method(Protocol):
-    """A federated method. Implementations are pure: same arguments, same result, bit for bit, on one machine."""
+class Disclosed(Protocol):
+    """What tells which tensors may leave a node: a method, or its outline (``fedsecure.methods.outline``)."""
 
     @property
     def exchanges(self) -> tuple[str, ...]:
@@ -114,6 +114,11 @@ class Method(Protocol):
     def schema(self, exchange: str) -> Schema:
         """Names, shapes, dtypes and ranges of both halves of a contribution."""
         ...
+
+
+@runtime_checkable
+class Method(Disclosed, Protocol):
+    """A federated method. Implementations are pure: same arguments, same result, bit for bit, on one machine."""
 
     def broadcast_schema(self, exchange: str) -> Schema:
         """The same for the broadcast (in ``released``): the node checks what it receives as the coordinator does."""

@@ -11,7 +11,7 @@ from fedsecure.config import validate
 from fedsecure.errors import ConfigError
 from fedsecure.files import PUBLIC_FILE, create_durably, exists, faults, private_folder
 from fedsecure.masked_plan import masked_exchanges
-from fedsecure.methods import build_method
+from fedsecure.methods.outline import outline_of
 from fedsecure.plan import load_plan
 from fedsecure_coordinator.journal import JOURNAL_NAME, Access, Journal, RunRow
 from fedsecure_coordinator.masking.cohorts import Cohorts
@@ -77,7 +77,7 @@ def submit_plan(journal: Journal, path: Path, *, max_nodes: int, cohorts: Cohort
         )
     check_fits(plan, physical_memory())
     if plan.secagg != "off":
-        masked_exchanges(plan, build_method(plan))
+        masked_exchanges(plan, outline_of(plan))
     if cohorts is not None and not any(known.digest == plan.digest() for known in journal.runs()):
         require_manifest(plan, cohorts)
     row = RunRow(plan.digest(), plan.name, plan.canonical(), time.time_ns() // 1_000_000)

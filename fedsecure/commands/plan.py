@@ -32,12 +32,12 @@ def show(plan: PlanArgument, policy: PolicyOption = None, json_output: JsonOptio
     """Print a plan in words: what is computed, what leaves a node, how many bytes at most, and what departs from its
     preset."""
     from fedsecure.masked_plan import masked_exchanges
-    from fedsecure.methods import build_method
+    from fedsecure.methods.outline import outline_of
     from fedsecure_node.plans.describe import describe
     from fedsecure_node.plans.masked_words import masks_json
 
     loaded, rules = _load(plan, policy)
-    method = build_method(loaded)
+    method = outline_of(loaded)
     if json_output:
         masks = masks_json(loaded, masked_exchanges(loaded, method))
         emit_json({**_summary(loaded, rules), "masks": masks, "plan": json.loads(loaded.canonical())})
@@ -116,9 +116,9 @@ def _check_masks(plan: Plan) -> None:
     if plan.secagg == "off":
         return
     from fedsecure.masked_plan import masked_exchanges
-    from fedsecure.methods import build_method
+    from fedsecure.methods.outline import outline_of
 
-    masked_exchanges(plan, build_method(plan))
+    masked_exchanges(plan, outline_of(plan))
 
 
 def _summary(plan: Plan, policy: Policy | None) -> dict[str, object]:

@@ -12,7 +12,7 @@ import numpy as np
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError
 from fedsecure.method import ClientContext
-from fedsecure.models import PARAMETER_BOUND
+from fedsecure.parameter_specs import PARAMETER_BOUND
 from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array, Tensors
 

@@ -9,17 +9,13 @@ from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError, LocalProtocolError
 from fedsecure.method import ClientContext
 from fedsecure.methods.averaging import check_trained
-from fedsecure.models import Parameters, blank_network, build_model, state_of, state_specs, to_parameters, to_tensors
+from fedsecure.methods.outline import model_specs, outline_of
+from fedsecure.models import Parameters, blank_network, build_model, state_of, to_parameters, to_tensors
 from fedsecure.plan import Plan
-from fedsecure.schema import Contribution, Schema, TensorSpec
+from fedsecure.schema import Contribution, Schema
 from fedsecure.tensors import Tensors
 
-__all__ = ["ModelMethod", "check_client", "check_exchange", "prefixed_specs"]
-
-
-def prefixed_specs(prefix: str, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-    """The same specs, each renamed to ``prefix.name``."""
-    return tuple(TensorSpec(f"{prefix}.{s.name}", s.dtype, s.shape, s.low, s.high, s.what, s.role) for s in specs)
+__all__ = ["ModelMethod", "check_client", "check_exchange"]
 
 
 def check_exchange(plan: Plan, exchange: str, exchanges: Sequence[str]) -> None:
@@ -50,12 +46,18 @@ class ModelMethod:
         self.plan = plan
         self.num_classes = len(plan.task.classes)
         self.network = blank_network(plan.model, plan.task)
-        self.model_specs = prefixed_specs("model", state_specs(plan.model, plan.task))
+        self.model_specs = model_specs(plan)
+        self.outline = outline_of(plan)
 
     @property
     def exchanges(self) -> tuple[str, ...]:
-        """One exchange a round, unless a method says otherwise."""
-        return ("round",)
+        """Names of the exchanges of one round, in order."""
+        return self.outline.exchanges
+
+    def schema(self, exchange: str) -> Schema:
+        """What may leave a node in this exchange."""
+        self._check_exchange(exchange)
+        return self.outline.schema(exchange)
 
     def broadcast_schema(self, exchange: str) -> Schema:
         """The model's parameters."""

@@ -11,29 +11,11 @@ from fedsecure.condensation.initial import initial_images
 from fedsecure.condensation.means import ClassRecords
 from fedsecure.errors import DataError
 from fedsecure.method import Aggregate, ClientContext
-from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.randomness import torch_generator
-from fedsecure.schema import Axis, TensorSpec
 from fedsecure.tensors import Tensors
 
-__all__ = ["condensed_specs", "gather", "pack", "starting_images"]
-
-
-def condensed_specs(plan: Plan, settings: CondensationSettings) -> tuple[TensorSpec, ...]:
-    """``images`` and ``labels``: ``ipc`` for each class that a node holds; none at all is legal (it holds no class).
-
-    Images are in the network's standardised units, float32 within ±``pixel_bound``; labels, int64, index the plan's
-    classes.
-    """
-    num_classes = len(plan.task.classes)
-    axis = Axis("condensed", 0, num_classes * settings.ipc)
-    bound = settings.pixel_bound
-    shape = plan.task.feature_shape
-    return (
-        TensorSpec("images", "float32", (axis, *shape), -bound, bound, "condensed records, standardised", "condensed"),
-        TensorSpec("labels", "int64", (axis,), 0, num_classes - 1, "the class of each condensed record", "labels"),
-    )
+__all__ = ["gather", "pack", "starting_images"]
 
 
 def pack(images: torch.Tensor, held: Sequence[int]) -> Tensors:

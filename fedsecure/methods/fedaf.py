@@ -12,12 +12,13 @@ from fedsecure.condensation.resampling import interpolated
 from fedsecure.data.dataset import Dataset
 from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
-from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
+from fedsecure.methods.condensed import gather, pack, starting_images
 from fedsecure.methods.held import class_counts, held_classes
 from fedsecure.methods.lgkm import SoftLabels
-from fedsecure.methods.noisy import Reading, check_projection, noisy_round
+from fedsecure.methods.noisy import Reading, noisy_round
+from fedsecure.methods.outline import CONDENSATION, LOGIT_BOUND, STATISTICS
 from fedsecure.methods.server_training import Matching, train_on_condensed
-from fedsecure.methods.statistics import LOGIT_BOUND, averages, node_statistics, noisy_statistics, statistics_specs
+from fedsecure.methods.statistics import averages, node_statistics, noisy_statistics
 from fedsecure.models import Parameters
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAFSettings
@@ -27,9 +28,6 @@ from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 
 __all__ = ["FedAF"]
-
-#: The exchanges of a round by ``sync``, and what each does: sum statistics, release condensed data, or both at once.
-STATISTICS, CONDENSATION, ROUND = "statistics", "condensation", "round"
 
 
 class FedAF(ModelMethod):
@@ -46,20 +44,6 @@ class FedAF(ModelMethod):
     def __init__(self, plan: Plan, settings: FedAFSettings) -> None:
         super().__init__(plan)
         self.settings = settings
-        check_projection(plan, self.network)
-
-    @property
-    def exchanges(self) -> tuple[str, ...]:
-        """Two a round, or one where nodes condense against last round's averages."""
-        return (STATISTICS, CONDENSATION) if self.settings.sync == "two_phase" else (ROUND,)
-
-    def schema(self, exchange: str) -> Schema:
-        """Summed: class statistics. Released: condensed images and labels. Which of them depends on the exchange."""
-        self._check_exchange(exchange)
-        return Schema(
-            summed=() if exchange == CONDENSATION else statistics_specs(self.settings, self.num_classes),
-            released=() if exchange == STATISTICS else condensed_specs(self.plan, self.settings),
-        )
 
     def broadcast_schema(self, exchange: str) -> Schema:
         """The model and, where nodes condense, the global mean logits and which of them are known."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.method import Aggregate, Cancelled, ClientContext, ServerContext
-from fedsecure.methods.averaging import RECORDS, check_records, means, record_count, weighted, weighted_specs
+from fedsecure.methods.averaging import check_records, means, record_count, weighted
 from fedsecure.methods.base import ModelMethod
 from fedsecure.methods.sgd import batches, cosine_rate
 from fedsecure.models import Network, Parameters, blank_network, outputs, standardise
@@ -19,7 +19,7 @@ from fedsecure.optimizers import SGD
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAvgSettings
 from fedsecure.randomness import torch_generator
-from fedsecure.schema import Contribution, Schema
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 
 __all__ = ["FedAvg", "learning_rate"]
@@ -52,11 +52,6 @@ class FedAvg(ModelMethod):
     def __init__(self, plan: Plan, settings: FedAvgSettings) -> None:
         super().__init__(plan)
         self.settings = settings
-
-    def schema(self, exchange: str) -> Schema:
-        """n * w and n; nothing is released as it is."""
-        self._check_exchange(exchange)
-        return Schema(summed=(*weighted_specs(self.model_specs), RECORDS))
 
     def client_update(
         self, exchange: str, broadcast: Tensors, local: Tensors, data: Dataset, ctx: ClientContext

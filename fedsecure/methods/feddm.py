@@ -11,15 +11,15 @@ from fedsecure.condensation.resampling import perturbed
 from fedsecure.data.dataset import Dataset
 from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.base import ModelMethod
-from fedsecure.methods.condensed import condensed_specs, gather, pack, starting_images
+from fedsecure.methods.condensed import gather, pack, starting_images
 from fedsecure.methods.held import class_counts, held_classes
-from fedsecure.methods.noisy import Reading, check_projection, noisy_round
+from fedsecure.methods.noisy import Reading, noisy_round
 from fedsecure.methods.server_training import train_on_condensed
 from fedsecure.models import Parameters
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDMSettings
 from fedsecure.randomness import torch_generator
-from fedsecure.schema import Contribution, Schema
+from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 
 __all__ = ["FedDM"]
@@ -31,12 +31,6 @@ class FedDM(ModelMethod):
     def __init__(self, plan: Plan, settings: FedDMSettings) -> None:
         super().__init__(plan)
         self.settings = settings
-        check_projection(plan, self.network)
-
-    def schema(self, exchange: str) -> Schema:
-        """Condensed images and labels, revealed as they are."""
-        self._check_exchange(exchange)
-        return Schema(released=condensed_specs(self.plan, self.settings))
 
     def client_update(
         self, exchange: str, broadcast: Tensors, local: Tensors, data: Dataset, ctx: ClientContext

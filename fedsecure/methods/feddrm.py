@@ -17,12 +17,11 @@ from fedsecure.methods.routed import Heads, RoutedBase
 from fedsecure.methods.sgd import MStepRun
 from fedsecure.mixture.experts import head_log_probabilities, label_log_probabilities, predict_loss
 from fedsecure.mixture.gate import joint_logits, log_joint_posterior, route_loss
-from fedsecure.models import PARAMETER_BOUND, Parameters, blank_encoder, draw_parameters, encode, encoder_specs
+from fedsecure.models import Parameters, blank_encoder, draw_parameters, encode
 from fedsecure.models.network import normed_embedding
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDRMSettings
 from fedsecure.randomness import torch_generator
-from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array, Tensors
 
 __all__ = ["FedDRMShared"]
@@ -35,30 +34,13 @@ class FedDRMShared(RoutedBase):
     """
 
     def __init__(self, plan: Plan, settings: FedDRMSettings) -> None:
-        super().__init__(plan, settings, components=1)
+        super().__init__(plan, settings)
         self._settings = settings
         self._backbone = blank_encoder(plan.model, plan.task)
         with torch.device("meta"):
             branch = normed_embedding(self._backbone.dim, settings.branch)
         assert branch is not None
         self._branch: nn.Module = branch
-
-    @property
-    def shared_specs(self) -> tuple[TensorSpec, ...]:
-        """Backbone, both branches and the node classifier."""
-        b, m, dim = PARAMETER_BOUND, len(self.nodes), self._settings.branch
-        specs = [
-            TensorSpec(f"backbone.{s.name}", s.dtype, s.shape, s.low, s.high, "a parameter of the backbone")
-            for s in encoder_specs(self.plan.model, self.plan.task)
-        ]
-        specs += [
-            TensorSpec(f"{which}.{name}", "float32", tuple(p.shape), -b, b, f"a parameter of the {which} branch")
-            for which in ("label", "node")
-            for name, p in sorted(self._branch.named_parameters())
-        ]
-        specs.append(TensorSpec("xi", "float32", (m, 1, dim), -b, b, "routing weights of every node"))
-        specs.append(TensorSpec("bias", "float32", (m, 1), -b, b, "routing bias of every node"))
-        return tuple(specs)
 
     @property
     def route_prefixes(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import torch
 from fedsecure.method import ClientContext
 from fedsecure.methods.answering import CHUNK
 from fedsecure.methods.joint import JointLoss, SeparateFeatures
+from fedsecure.methods.outline import encoders_of
 from fedsecure.methods.private import joint_steps, linear_mass, private_mixing, private_settings
 from fedsecure.methods.routed import Heads, RoutedBase
 from fedsecure.methods.sgd import MStepRun
@@ -25,12 +26,11 @@ from fedsecure.mixture.experts import (
     responsibilities,
 )
 from fedsecure.mixture.gate import joint_logits, log_joint_posterior, route_loss
-from fedsecure.models import PARAMETER_BOUND, Parameters, blank_encoder, draw_parameters, encode, encoder_specs
+from fedsecure.models import Parameters, blank_encoder, draw_parameters, encode
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedDRMSettings, FedSPMSettings
 from fedsecure.plan.routers import router_of
 from fedsecure.randomness import torch_generator
-from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Array, Tensors
 
 __all__ = ["FedSPM"]
@@ -69,31 +69,11 @@ class FedSPM(RoutedBase):
     """
 
     def __init__(self, plan: Plan, settings: FedSPMSettings | FedDRMSettings) -> None:
-        super().__init__(plan, settings, settings.components if isinstance(settings, FedSPMSettings) else 1)
+        super().__init__(plan, settings)
         self._per_batch = isinstance(settings, FedSPMSettings) and settings.e_step == "batch" and self.components > 1
-        separate = isinstance(settings, FedSPMSettings) and settings.encoders == "separate"
-        self.encoders = self.components if separate else 1
+        self.encoders = encoders_of(settings)
         self._router = router_of(settings, plan.task)
         self._theta, self._nu = blank_encoder(plan.model, plan.task), blank_encoder(self._router, plan.task)
-        self._specs = self._make_specs()
-
-    def _make_specs(self) -> tuple[TensorSpec, ...]:
-        m, c, b = len(self.nodes), self.components, PARAMETER_BOUND
-        theta, nu = encoder_specs(self.plan.model, self.plan.task), encoder_specs(self._router, self.plan.task)
-        specs = [
-            TensorSpec(f"{prefix}.{e}.{s.name}", s.dtype, s.shape, s.low, s.high, f"a parameter of the {what} encoder")
-            for prefix, what, parts in (("theta", "prediction", theta), ("nu", "routing", nu))
-            for e in range(self.encoders)
-            for s in parts
-        ]
-        specs.append(TensorSpec("xi", "float32", (m, c, self._nu.dim), -b, b, "routing weights of every component"))
-        specs.append(TensorSpec("bias", "float32", (m, c), -b, b, "routing bias of every component"))
-        return tuple(specs)
-
-    @property
-    def shared_specs(self) -> tuple[TensorSpec, ...]:
-        """Both encoders and the routing layer."""
-        return self._specs
 
     @property
     def route_prefixes(self) -> tuple[str, ...]:

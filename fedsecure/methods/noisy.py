@@ -15,12 +15,11 @@ import torch
 from fedsecure.condensation.loop import Draw, Matcher
 from fedsecure.condensation.means import ClassMeans, ClassRecords
 from fedsecure.condensation.resampling import is_new_draw
-from fedsecure.errors import ConfigError
 from fedsecure.method import ClientContext
 from fedsecure.models import Network, Parameters
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
-from fedsecure.plan.privacy import CondensationPrivacy, PerStepSettings, ReleaseSettings
+from fedsecure.plan.privacy import PerStepSettings, ReleaseSettings
 from fedsecure.privacy.condensation import Allowance, NoisyMeans, release, release_of_sample
 from fedsecure.privacy.context import PrivacyContext
 from fedsecure.privacy.costs import spends
@@ -28,7 +27,7 @@ from fedsecure.privacy.embedding import Embedding, embedding
 from fedsecure.randomness import derive_seed
 from fedsecure.tensors import Array, Tensors
 
-__all__ = ["NoisyRound", "Reading", "check_projection", "noisy_round"]
+__all__ = ["NoisyRound", "Reading", "noisy_round"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,17 +72,6 @@ class Reading:
             self.records.held,
             self.seed(index),
             augment=self.settings.augment == "dsa",
-        )
-
-
-def check_projection(plan: Plan, network: Network) -> None:
-    """Raise ``ConfigError`` when features are projected to more dimensions than they have: only noise would grow."""
-    width = plan.privacy.projection if isinstance(plan.privacy, CondensationPrivacy) else None
-    if width is not None and width > network.head.in_features:
-        raise ConfigError(
-            f"plan {plan.name}: privacy.projection {width} is more than the {network.head.in_features} features of its "
-            f"network",
-            hint="lower it, or leave it out: then there is no projection",
         )
 
 

@@ -17,16 +17,15 @@ from fedsecure.errors import DataError
 from fedsecure.method import Aggregate, ClientContext, ServerContext
 from fedsecure.methods.answering import Answering
 from fedsecure.methods.averaging import (
-    MAX_RECORDS,
     RECORDS,
     check_records,
     check_trained,
     means,
     record_count,
     weighted,
-    weighted_specs,
 )
 from fedsecure.methods.base import check_client, check_exchange
+from fedsecure.methods.outline import LEAST_LOG, SENT, components_of, outline_of, shared_specs, shares_noise
 from fedsecure.methods.private import shared_mixing
 from fedsecure.models import Parameters, standardise, to_parameters, to_tensors
 from fedsecure.plan import Plan
@@ -38,10 +37,6 @@ from fedsecure.tensors import Array, Tensors
 
 __all__ = ["Heads", "RoutedBase"]
 
-#: No log-likelihood of one record is sent that is below minus this (nats).
-LEAST_LOG = 1e4
-#: Prefix of the shared parameters in a contribution.
-SENT = "shared."
 #: A node's own heads: ``alpha`` (C, K) and ``beta`` (C, K, d).
 Heads = Parameters
 
@@ -54,15 +49,15 @@ class RoutedBase(Answering):
     that a stationarity check needs. Summed in ``counts``: ``node_records`` (m,), whose entry i is n_i.
     """
 
-    def __init__(self, plan: Plan, settings: RoutedSettings, components: int) -> None:
-        super().__init__(plan, settings, components)
+    def __init__(self, plan: Plan, settings: RoutedSettings) -> None:
+        super().__init__(plan, settings, components_of(settings))
+        self.outline = outline_of(plan)
+        #: Name, shape and range of every shared parameter, ``bias`` and ``xi`` among them.
+        self.shared_specs = shared_specs(plan, settings)
+        #: Whether the noise on ``mass`` is shared by the cohort.
+        self.shares_noise = shares_noise(plan)
 
     # What a subclass says ---------------------------------------------------------------------------------------------
-    @property
-    @abstractmethod
-    def shared_specs(self) -> tuple[TensorSpec, ...]:
-        """Name, shape and range of every shared parameter, ``bias`` and ``xi`` among them."""
-
     @property
     @abstractmethod
     def route_prefixes(self) -> tuple[str, ...]:
@@ -89,37 +84,16 @@ class RoutedBase(Answering):
         """Every how many rounds mixing weights are summed."""
         return self.plan.privacy.mixing_every if isinstance(self.plan.privacy, DPSGDSettings) else 1
 
-    @property
-    def shares_noise(self) -> bool:
-        """Whether the noise on ``mass`` is shared by the cohort: it is whole in the masked sum alone."""
-        privacy = self.plan.privacy
-        return isinstance(privacy, DPSGDSettings) and privacy.shared_noise(len(self.nodes)) is not None
-
     # Schemas ----------------------------------------------------------------------------------------------------------
     @property
     def exchanges(self) -> tuple[str, ...]:
         """``update``, and before it ``counts`` where the nodes' numbers of records are shared."""
-        return ("counts", "update") if self.routed.share_counts else ("update",)
+        return self.outline.exchanges
 
     def schema(self, exchange: str) -> Schema:
         """What is summed; nothing is released as it is."""
         self._check_exchange(exchange)
-        m, pairs = len(self.nodes), (len(self.nodes), self.components)
-        if exchange == "counts":
-            what = "number of records of each node (this node's own; zero for the others)"
-            return Schema(summed=(TensorSpec("node_records", "int64", (m,), 0, MAX_RECORDS, what, "records"),))
-        specs = [*weighted_specs(self.shared_specs, SENT)]
-        if self.explicit:
-            what = "records of each component (this node's own; zero for the others)"
-            specs.append(TensorSpec("mass", "float64" if self.shares_noise else "float32", pairs, 0, MAX_RECORDS, what))
-        if self.routed.diagnostics == "summed":
-            most = float(MAX_RECORDS)
-            specs += [
-                TensorSpec("posterior", "float32", pairs, 0, most, "sum of P(node, component | x) over the records"),
-                TensorSpec("responsibility", "float32", pairs, 0, most, "sum of this node's responsibilities"),
-                TensorSpec("log_likelihood", "float32", (1,), -LEAST_LOG * most, 0, "sum of log P(node, y | x)"),
-            ]
-        return Schema(summed=(*specs, RECORDS))
+        return self.outline.schema(exchange)
 
     def broadcast_schema(self, exchange: str) -> Schema:
         """The shared parameters; the counts exchange broadcasts none."""

@@ -12,36 +12,12 @@ import torch.nn.functional as F
 from fedsecure.condensation.means import ClassRecords, exact_means
 from fedsecure.data.dataset import Dataset
 from fedsecure.method import Aggregate
+from fedsecure.methods.outline import LOGIT_BOUND, MAX_CLASS_RECORDS
 from fedsecure.models import Network, Parameters
 from fedsecure.plan.methods import FedAFSettings
-from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Tensors
 
-__all__ = ["LOGIT_BOUND", "MAX_CLASS_RECORDS", "averages", "node_statistics", "noisy_statistics", "statistics_specs"]
-
-#: Range of a mean logit where the plan sets no ``logit_clip``.
-LOGIT_BOUND = 1e6
-#: No node holds more records of one class than this (bounds the range of weighted sums).
-MAX_CLASS_RECORDS = 10_000_000
-
-
-def statistics_specs(settings: FedAFSettings, num_classes: int) -> tuple[TensorSpec, ...]:
-    """The summed half. Rows of classes that a node does not hold are zero, so that sums run over holders alone.
-
-    ``class_weight`` is 1 for a held class or, with ``averaging = "holders_weighted"``, its number of records; the rows
-    of the other two are multiplied by it.
-    """
-    weighted = settings.averaging == "holders_weighted"
-    most = MAX_CLASS_RECORDS if weighted else 1
-    bound = (settings.max_logit or LOGIT_BOUND) * most
-    weight = "records of each held class" if weighted else "1 for each held class"
-    times = ", times its records" if weighted else ""
-    square = (num_classes, num_classes)
-    return (
-        TensorSpec("mean_logits", "float32", square, -bound, bound, f"mean logits of each held class{times}", "logits"),
-        TensorSpec("soft_labels", "float32", square, 0.0, float(most), f"soft label of each held class{times}"),
-        TensorSpec("class_weight", "int64", (num_classes,), 0, most, weight, "class_weight"),
-    )
+__all__ = ["averages", "node_statistics", "noisy_statistics"]
 
 
 def node_statistics(

@@ -17,10 +17,10 @@ from fedsecure.models.lenet import LeNet
 from fedsecure.models.mlp import MLP
 from fedsecure.models.network import Network, Parameters, outputs, parameters_of
 from fedsecure.models.resnet import ResNet
+from fedsecure.parameter_specs import PARAMETER_BOUND, encoder_specs, state_specs
 from fedsecure.plan.models import ConvNetSettings, LeNetSettings, MLPSettings, ModelSettings, ResNetSettings
 from fedsecure.plan.task import ImageTask, Task
 from fedsecure.randomness import torch_generator
-from fedsecure.schema import TensorSpec
 from fedsecure.tensors import Tensors
 
 __all__ = [
@@ -43,9 +43,6 @@ __all__ = [
     "to_parameters",
     "to_tensors",
 ]
-
-#: No parameter of a network that trains sensibly comes near this size: beyond it a network has diverged.
-PARAMETER_BOUND = 1e3
 
 
 def _construct(settings: ModelSettings, task: Task) -> Network:
@@ -82,24 +79,10 @@ def blank_network(settings: ModelSettings, task: Task) -> Network:
         return _construct(settings, task)
 
 
-def state_specs(settings: ModelSettings, task: Task) -> tuple[TensorSpec, ...]:
-    """Name, shape and range of every parameter: float32 within ±``PARAMETER_BOUND``, in name order."""
-    network = blank_network(settings, task)
-    return tuple(
-        TensorSpec(name, "float32", tuple(p.shape), -PARAMETER_BOUND, PARAMETER_BOUND, "a parameter of the model")
-        for name, p in sorted(network.named_parameters())
-    )
-
-
 def blank_encoder(settings: ModelSettings, task: Task) -> Encoder:
     """The network without its head, its structure on the meta device."""
     with torch.device("meta"):
         return Encoder(_construct(settings, task))
-
-
-def encoder_specs(settings: ModelSettings, task: Task) -> tuple[TensorSpec, ...]:
-    """``state_specs`` without those of the head."""
-    return tuple(spec for spec in state_specs(settings, task) if not spec.name.startswith("head."))
 
 
 def to_tensors(parameters: Parameters) -> Tensors:

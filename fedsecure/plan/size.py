@@ -6,7 +6,7 @@ fill its memory.
 
 from __future__ import annotations
 
-import itertools
+import math
 from typing import TYPE_CHECKING, assert_never
 
 from fedsecure.plan.methods import (
@@ -17,12 +17,12 @@ from fedsecure.plan.methods import (
     RoutedSettings,
 )
 from fedsecure.plan.models import ConvNetSettings, LeNetSettings, MLPSettings, ModelSettings, ResNetSettings
+from fedsecure.plan.parameters import encoder_shapes, feature_width
 from fedsecure.plan.routers import router_of
-from fedsecure.plan.task import ImageTask
+from fedsecure.plan.task import ImageTask, TableTask
 
 if TYPE_CHECKING:
     from fedsecure.plan import Plan
-    from fedsecure.plan.task import TableTask
 
 __all__ = ["MAX_PARAMETERS", "MAX_RELEASE_BYTES", "check_size", "header_bytes", "parameter_count", "release_bytes"]
 
@@ -44,74 +44,7 @@ def parameter_count(model: ModelSettings, task: ImageTask | TableTask) -> int:
 
 def encoder_size(model: ModelSettings, task: ImageTask | TableTask) -> tuple[int, int]:
     """(parameters of the network without its head, number of its features)."""
-    body, width = _body(model, task)
-    if model.embedding is None:
-        return body, width
-    norm = 0 if isinstance(model, LeNetSettings) else 2 * model.embedding
-    return body + (width + 1) * model.embedding + norm, model.embedding
-
-
-def _body(model: ModelSettings, task: ImageTask | TableTask) -> tuple[int, int]:
-    match model:
-        case MLPSettings():
-            sizes = (_product(task.feature_shape), *model.hidden)
-            return sum(a * b + b + 2 * b for a, b in itertools.pairwise(sizes)), sizes[-1]  # linear, layer norm
-        case ConvNetSettings():
-            return _convnet(model, task)
-        case ResNetSettings():
-            return _resnet(model, task)
-        case LeNetSettings():
-            return _lenet(model, task)
-        case _:
-            assert_never(model)
-
-
-def _product(numbers: tuple[int, ...]) -> int:
-    total = 1
-    for number in numbers:
-        total *= number
-    return total
-
-
-def _convnet(model: ConvNetSettings, task: ImageTask | TableTask) -> tuple[int, int]:
-    channels, height, width = _image_shape(task)
-    grown = 4 if channels == 1 and min(height, width) == 28 else 0
-    height, width = height + grown, width + grown
-    total, maps = 0, channels
-    for _ in range(model.depth):
-        total += maps * model.width * 9 + model.width + 2 * model.width  # convolution, norm
-        maps, height, width = model.width, height // 2, width // 2
-    return total, maps * height * width
-
-
-def _resnet(model: ResNetSettings, task: ImageTask | TableTask) -> tuple[int, int]:
-    channels, height, width = _image_shape(task)
-    kernel = 9 if max(height, width) <= 64 else 49
-    total, maps = channels * model.width * kernel + 2 * model.width, model.width
-    for stage, count in enumerate(model.blocks):
-        out = model.width * 2**stage
-        for position in range(count):
-            total += maps * out * 9 + out * out * 9 + 4 * out
-            if maps != out or (stage > 0 and position == 0):
-                total += maps * out + 2 * out  # the shortcut's projection
-            maps = out
-    return total, maps
-
-
-def _lenet(model: LeNetSettings, task: ImageTask | TableTask) -> tuple[int, int]:
-    channels, height, width = _image_shape(task)
-    total = 0
-    for maps in model.channels:
-        total += channels * maps * 25 + maps + 2 * maps  # convolution, norm
-        channels = maps
-    inner = channels * model.side(height) * model.side(width)
-    return total + (inner + 1) * model.hidden + 2 * model.hidden, model.hidden
-
-
-def _image_shape(task: ImageTask | TableTask) -> tuple[int, int, int]:
-    if not isinstance(task, ImageTask):
-        raise ValueError("this model needs images (allowed for a table: 'mlp')")  # noqa: TRY004 - pydantic makes a line of it
-    return task.shape
+    return sum(map(math.prod, encoder_shapes(model, task).values())), feature_width(model, task)
 
 
 def release_bytes(plan: Plan) -> int:
@@ -123,7 +56,7 @@ def release_bytes(plan: Plan) -> int:
     if not isinstance(plan.method, CondensationSettings):
         return number * parameter_count(plan.model, plan.task)
     classes = len(plan.task.classes)
-    images = classes * plan.method.ipc * (PLAIN_BYTES * _product(plan.task.feature_shape) + 8)
+    images = classes * plan.method.ipc * (PLAIN_BYTES * math.prod(plan.task.feature_shape) + 8)
     statistics = 2 * number * classes * (classes + 1) if isinstance(plan.method, FedAFSettings) else 0
     return images + statistics
 

@@ -11,7 +11,9 @@ from fedsecure.config import validate
 from fedsecure.errors import ConfigError
 from fedsecure.methods import build_method
 from fedsecure.models import build_model
+from fedsecure.models.network import normed_embedding
 from fedsecure.plan import Plan
+from fedsecure.plan.parameters import encoder_shapes, feature_width, normed_linear, parameter_shapes
 from fedsecure.plan.size import header_bytes, parameter_count, release_bytes
 from fedsecure.schema import Axis, Contribution, TensorSpec
 from fedsecure.secagg.masked import masked_streams
@@ -53,6 +55,17 @@ def test_parameters_are_those_of_the_built_network(task: dict[str, Any], model: 
     made = plan(task, model)
     network = build_model(made.model, made.task, 0)
     assert parameter_count(made.model, made.task) == sum(p.numel() for p in network.parameters())
+    shapes = {name: tuple(p.shape) for name, p in sorted(network.named_parameters())}
+    assert list(parameter_shapes(made.model, made.task).items()) == list(shapes.items())
+    body = {name: shape for name, shape in shapes.items() if not name.startswith("head.")}
+    assert list(encoder_shapes(made.model, made.task).items()) == list(body.items())
+    assert feature_width(made.model, made.task) == network.head.in_features
+
+
+def test_a_branch_has_the_parameters_of_the_built_one() -> None:
+    branch = normed_embedding(7, 3)
+    assert branch is not None
+    assert normed_linear(7, 3) == {name: tuple(p.shape) for name, p in sorted(branch.named_parameters())}
 
 
 @pytest.mark.parametrize("method", [{"name": "fedaf"}, {"name": "feddm"}, {"name": "fedavg", "local_epochs": 1}])

@@ -112,13 +112,13 @@ def _cost_words(seen: SeenPlan, judged: Verdict, run: Run | None, cost: CostOf) 
 
 def _show(seen: SeenPlan, judged: Verdict, run: Run | None, cost: CostOf) -> dict[str, Any]:
     from fedsecure.masked_plan import masked_exchanges
-    from fedsecure.methods import build_method
+    from fedsecure.methods.outline import outline_of
     from fedsecure_node.plans.describe import describe
     from fedsecure_node.plans.masked_words import masks_json
 
     plan, masks = seen.plan(), None
     try:
-        method = build_method(plan)
+        method = outline_of(plan)
         spent = _cost_words(seen, judged, run, cost)
         words = describe(plan, judged.policy, method, policy_fault=judged.fault, cost=spent, spending=judged.violations)
         masks = masks_json(plan, masked_exchanges(plan, method))

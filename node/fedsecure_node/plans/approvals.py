@@ -12,7 +12,7 @@ from typing import Literal
 
 from fedsecure.errors import LocalProtocolError, PolicyError, PrivacyBudgetExceeded
 from fedsecure.masked_plan import masked_exchanges
-from fedsecure.methods import build_method
+from fedsecure.methods.outline import outline_of
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure_node.plans.institution import PolicyUnusable, PolicyWatch, read_policy
@@ -117,7 +117,7 @@ def approve(
             hint="the coordinator must ask for fewer rounds or more noise; see: fedsecure node dp-plan",
         )
     if plan.secagg != "off":
-        masked_exchanges(plan, build_method(plan))
+        masked_exchanges(plan, outline_of(plan))
     store.plans.set_verdict(seen.digest, [], "", now_ms())
     store.plans.decide(seen.digest, "approved", by=by, reason="", now_ms=now_ms())
     return store.plans.get(seen.digest)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fedsecure.masked_plan import masked_exchanges
-from fedsecure.method import Method, RoutedMethod
+from fedsecure.method import Disclosed
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings, FedAvgSettings, RoutedSettings
 from fedsecure.plan.privacy import DPSGDSettings, ReleaseSettings
@@ -57,15 +57,16 @@ def duration(seconds: float) -> str:
 def describe(
     plan: Plan,
     policy: Policy | None,
-    method: Method,
+    method: Disclosed,
     *,
     policy_fault: str = "",
     cost: str = "",
     spending: Sequence[str] = (),
 ) -> list[str]:
-    """Lines for a privacy officer. ``policy`` is ``None`` when there is no usable one, and ``policy_fault`` says
-    why. ``cost``: what a private plan costs this node's data set, in words, where that is known; ``spending``: rules
-    that this would break. Raises ``ConfigError`` when what the plan sums cannot be masked as it asks."""
+    """Lines for a privacy officer. ``policy`` is ``None`` when there is no usable one, and ``policy_fault`` says why.
+    ``method``: the plan's, or its outline. ``cost``: what a private plan costs this node's data set, in words, where
+    that is known; ``spending``: rules that this would break. Raises ``ConfigError`` when what the plan sums cannot be
+    masked as it asks."""
     lines = [
         f"plan {plan.name}, digest {plan.digest()}",
         *_what(plan),
@@ -73,7 +74,7 @@ def describe(
         *private_words(plan),
         *_leaves(plan, policy, method),
         guarantee_line(plan, cost),
-        *_afterwards(method, policy),
+        *_afterwards(plan, policy),
         *_preset(plan),
         *_verdict(plan, policy, policy_fault, spending),
     ]
@@ -126,7 +127,7 @@ def _computed(plan: Plan) -> Iterator[str]:
         yield "randomness: private to this node"
 
 
-def _leaves(plan: Plan, policy: Policy | None, method: Method) -> Iterator[str]:
+def _leaves(plan: Plan, policy: Policy | None, method: Disclosed) -> Iterator[str]:
     most = 0
     for exchange in method.exchanges:
         schema = method.schema(exchange)
@@ -142,9 +143,9 @@ def _leaves(plan: Plan, policy: Policy | None, method: Method) -> Iterator[str]:
     yield f"leaves in the whole run: at most {human_bytes(most * plan.rounds)} of tensors"
 
 
-def _afterwards(method: Method, policy: Policy | None) -> Iterator[str]:
+def _afterwards(plan: Plan, policy: Policy | None) -> Iterator[str]:
     """Of a method that routes queries: who may ask this node's model once the run is over."""
-    if not isinstance(method, RoutedMethod):
+    if not isinstance(plan.method, RoutedSettings):
         return
     rules = policy.prediction if policy else None
     if rules is None or not rules.analysts:
