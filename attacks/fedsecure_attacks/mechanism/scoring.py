@@ -8,23 +8,38 @@ would be the commonest way to a false finding.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
+import torch
 from sklearn.linear_model import LogisticRegression
 
-from fedsecure_attacks.embedding import pixels
+from fedsecure.models import Parameters, outputs
+from fedsecure.models.network import Network
+from fedsecure_attacks.embedding import CHUNK, pixels
 from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.images.likelihood import GROUPS, image_likelihood
 from fedsecure_attacks.images.neighbour import distances
 from fedsecure_attacks.images.tracing import mean_tracing
 from fedsecure_attacks.images.trained import margins, train_on
-from fedsecure_attacks.mechanism.shadows import Shadow
+from fedsecure_attacks.mechanism.shadows import Mask
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled
+from fedsecure_attacks.statistics.calibration import against_others
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["PRIMARY", "Scored", "score_shadows"]
+__all__ = [
+    "LEAST_SHADOWS",
+    "PRIMARY",
+    "AnyShadow",
+    "Attacked",
+    "Besides",
+    "Scored",
+    "attack_shadows",
+    "combine",
+    "score_shadows",
+]
 
 #: The endpoint of the mechanism audit.
 PRIMARY = "combined"
@@ -32,17 +47,59 @@ PRIMARY = "combined"
 LEAST_SHADOWS = 4
 
 
+class AnyShadow(Protocol):
+    """A condensation, or a whole federated run."""
+
+    @property
+    def released(self) -> Labelled:
+        """The last set."""
+        ...
+
+    @property
+    def inside(self) -> Mask:
+        """Which records of the pool it was made from (n,)."""
+        ...
+
+    @property
+    def residual(self) -> float:
+        """How well the means match."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """That were done."""
+        ...
+
+    def counts(self, pool: Labelled) -> Mapping[int, int]:
+        """Records of each class that were in."""
+        ...
+
+
+#: Further attacks on a target, with the others as references: name -> scores (n,).
+Besides = Callable[[AnyShadow, Sequence[AnyShadow]], Mapping[str, Floats]]
+
+
 @dataclass(frozen=True, eq=False)
 class Scored:
     """``scores`` of the pool's records (n,) by attack, and which were ``inside`` the target."""
 
     scores: Mapping[str, Floats]
-    inside: np.ndarray
+    inside: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """``targets``: each shadow in turn. ``unseen``: scores of the same records against each set that was made from
+    other people. ``accuracy``: of the models trained on the shadows (R,), on held-out records, where there are some."""
+
+    targets: Sequence[Scored]
+    unseen: Sequence[Mapping[str, Floats]]
+    accuracy: Sequence[float]
 
 
 def score_shadows(
     pool: Labelled,
-    shadows: Sequence[Shadow],
+    shadows: Sequence[AnyShadow],
     population: Labelled,
     frames: Mapping[str, Frame],
     seed: int,
@@ -52,97 +109,145 @@ def score_shadows(
 ) -> list[Scored]:
     """Scores with each shadow as the target. ``frames``: "networks" and "pixels", of ``population``, who are no
     candidates. Raises ``ValueError`` with fewer than ``LEAST_SHADOWS``."""
+    return list(
+        attack_shadows(pool, shadows, population, frames, seed, with_models=with_models, progress=progress).targets
+    )
+
+
+def attack_shadows(
+    pool: Labelled,
+    shadows: Sequence[AnyShadow],
+    population: Labelled,
+    frames: Mapping[str, Frame],
+    seed: int,
+    *,
+    with_models: bool,
+    strangers: Sequence[AnyShadow] = (),
+    test: Labelled | None = None,
+    besides: Besides | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Attacked:
+    """As ``score_shadows``. ``strangers``: sets made in the same way from people who are not in the pool: references of
+    the attacker who knows no candidate, and, as targets, sets of which nothing can be told."""
     if len(shadows) < LEAST_SHADOWS:
         raise ValueError(f"{len(shadows)} shadows (at least {LEAST_SHADOWS})")
-    candidates = Candidates(pool.x, pool.y)
-    parts = _Parts.of(candidates, shadows, frames, seed, with_models)
+    work = _Work.of(pool, shadows, strangers, population, frames, besides, seed if with_models else None, test)
     plain = []
-    for target, shadow in enumerate(shadows):
-        plain.append(_one(target, shadow, shadows, pool, population, candidates, frames, parts))
-        progress(target + 1, len(shadows))
-    return [
-        Scored({**scores, PRIMARY: _combined(target, plain, shadows)}, shadows[target].inside)
-        for target, scores in enumerate(plain)
-    ]
+    for number in range(len(shadows)):
+        plain.append(work.scores(number))
+        progress(number + 1, len(shadows) + len(strangers))
+    unseen = []
+    for number in range(len(strangers)):
+        found = work.scores(len(shadows) + number)
+        unseen.append({**found, PRIMARY: combine(found, plain, [s.inside for s in shadows])})
+        progress(len(shadows) + number + 1, len(shadows) + len(strangers))
+    targets = []
+    for number, scores in enumerate(plain):
+        known = [i for i in range(len(shadows)) if i != number]
+        combined = combine(scores, [plain[i] for i in known], [shadows[i].inside for i in known])
+        targets.append(Scored({**scores, PRIMARY: combined}, shadows[number].inside))
+    return Attacked(targets, unseen, work.accuracy)
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
-    """What does not depend on the target: distances (R, n) in both spaces, margins (R, n) of the models."""
+class _Work:
+    """What does not depend on the target; of all sets, the shadows first and then the ``strangers`` (S of them):
+    distances (S, n) in both spaces, margins (S, n) of the models."""
 
-    near: Floats
-    near_pixels: Floats
-    margins: Floats | None
+    pool: Labelled
+    shadows: Sequence[AnyShadow]
+    strangers: Sequence[AnyShadow]
+    population: Labelled
+    frames: Mapping[str, Frame]
+    besides: Besides | None
+    candidates: Candidates = field(repr=False)
+    near: Floats = field(repr=False)
+    near_pixels: Floats = field(repr=False)
+    margins: Floats | None = field(repr=False)
+    accuracy: Sequence[float]
 
     @classmethod
     def of(
-        cls, candidates: Candidates, shadows: Sequence[Shadow], frames: Mapping[str, Frame], seed: int, models: bool
-    ) -> _Parts:
-        embed = frames["networks"].embed
+        cls,
+        pool: Labelled,
+        shadows: Sequence[AnyShadow],
+        strangers: Sequence[AnyShadow],
+        population: Labelled,
+        frames: Mapping[str, Frame],
+        besides: Besides | None,
+        seed: int | None,
+        test: Labelled | None,
+    ) -> _Work:
+        """``seed``: of the models that are trained on each set; ``None`` trains none."""
+        candidates, embed, sets = Candidates(pool.x, pool.y), frames["networks"].embed, [*shadows, *strangers]
         embedded, raw = embed(candidates.x), pixels(candidates.x)
-        near = np.stack([distances(s.released, candidates, embedded, embed) for s in shadows])
-        near_pixels = np.stack([distances(s.released, candidates, raw, pixels) for s in shadows])
-        classes = max(2, int(candidates.y.max()) + 1)
-        found = [margins(*train_on(s.released, classes, seed), candidates.x, candidates.y) for s in shadows if models]
-        return cls(near, near_pixels, np.stack(found) if found else None)
+        near = np.stack([distances(s.released, candidates, embedded, embed) for s in sets])
+        near_pixels = np.stack([distances(s.released, candidates, raw, pixels) for s in sets])
+        found, accuracy = [], []
+        for number, one in enumerate(sets if seed is not None else ()):
+            assert seed is not None
+            classes = max(2, int(max(candidates.y.max(), population.y.max())) + 1)
+            trained = train_on(one.released, classes, seed)
+            found.append(margins(*trained, candidates.x, candidates.y))
+            if test is not None and number < len(shadows):
+                accuracy.append(_accuracy(*trained, test))
+        stacked = np.stack(found) if found else None
+        return cls(
+            pool, shadows, strangers, population, frames, besides, candidates, near, near_pixels, stacked, accuracy
+        )
+
+    def scores(self, target: int) -> dict[str, Floats]:
+        """Of every record against set ``target``, with all shadows but itself as references."""
+        one = [*self.shadows, *self.strangers][target]
+        others = [s for i, s in enumerate(self.shadows) if i != target]
+        strangers = [s.released for i, s in enumerate(self.strangers) if i + len(self.shadows) != target]
+        counts = one.counts(self.pool) if target < len(self.shadows) else others[0].counts(self.pool)
+        seen = Outsider(one.released, self.population, counts)
+        out = np.zeros(self.near.shape, np.bool_)  # (S, n): who was in none of the references
+        for i, shadow in enumerate(self.shadows):
+            out[i] = ~shadow.inside & (i != target)
+        networks, raw, candidates = self.frames["networks"], self.frames["pixels"], self.candidates
+        groups = [image_likelihood(seen, candidates, raw, group) for group in GROUPS]
+        found = {
+            "mean-tracing": mean_tracing(seen, candidates, networks),
+            "mean-tracing-references": mean_tracing(seen, candidates, networks, [s.released for s in others]),
+            "nearest-neighbour": -self.near[target],
+            "nearest-neighbour-pixels": -self.near_pixels[target],
+            "nearest-neighbour-calibrated": -against_others(self.near, out, target),
+            "image-likelihood": np.asarray(np.max(groups, axis=0)),
+        }
+        if len(self.strangers) > 1:  # one of them alone may be the target
+            found["mean-tracing-disjoint"] = mean_tracing(seen, candidates, networks, strangers)
+        if self.margins is not None:
+            found["loss"] = self.margins[target]
+            found["lira"] = against_others(self.margins, out, target, pooled=True)
+        if self.besides is not None:
+            found |= self.besides(one, others)
+        return found
 
 
-def _one(
-    target: int,
-    shadow: Shadow,
-    shadows: Sequence[Shadow],
-    pool: Labelled,
-    population: Labelled,
-    candidates: Candidates,
-    frames: Mapping[str, Frame],
-    parts: _Parts,
-) -> dict[str, Floats]:
-    seen = Outsider(shadow.released, population, shadow.counts(pool))
-    others = [s.released for i, s in enumerate(shadows) if i != target]
-    out = np.stack([~s.inside for s in shadows])  # (R, n)
-    out[target] = False
-    groups = [image_likelihood(seen, candidates, frames["pixels"], group) for group in GROUPS]
-    found = {
-        "mean-tracing": mean_tracing(seen, candidates, frames["networks"]),
-        "mean-tracing-references": mean_tracing(seen, candidates, frames["networks"], others),
-        "nearest-neighbour": -parts.near[target],
-        "nearest-neighbour-pixels": -parts.near_pixels[target],
-        "nearest-neighbour-calibrated": -_against(parts.near, out, target),
-        "image-likelihood": np.asarray(np.max(groups, axis=0)),
-    }
-    if parts.margins is not None:
-        found["loss"] = parts.margins[target]
-        found["lira"] = _against(parts.margins, out, target, pooled=True)
-    return found
+@torch.no_grad()
+def _accuracy(network: Network, w: Parameters, test: Labelled) -> float:
+    """Share of ``test`` whose likeliest class is its own."""
+    right = 0
+    for at in range(0, len(test), CHUNK):
+        logits = outputs(network, w, torch.tensor(test.x[at : at + CHUNK]))[1]
+        right += int((logits.argmax(dim=1).numpy() == test.y[at : at + CHUNK]).sum())
+    return right / len(test)
 
 
-def _against(values: Floats, out: np.ndarray, target: int, *, pooled: bool = False) -> Floats:
-    """``values[target]`` (n,) standardised by the shadows that a record was not in; ``pooled``: one variance for all,
-    which with fewer than 64 references is the steadier one. Records that were in all others get the mean of all."""
-    count = out.sum(axis=0)  # (n,)
-    base = np.where(out, values, 0.0)
-    mean = np.where(count > 0, base.sum(axis=0) / np.maximum(count, 1), values.mean())
-    squares = np.where(out, (values - mean) ** 2, 0.0)
-    every = float(squares.sum() / max(1, int(count.sum()) - values.shape[1]))
-    own = squares.sum(axis=0) / np.maximum(count - 1, 1)
-    variance = (
-        np.full(len(mean), every) if pooled else np.where(count > 2, (own * count + every * 2) / (count + 2), every)
-    )
-    return np.asarray((values[target] - mean) / np.sqrt(np.maximum(variance, 1e-12)))
-
-
-def _combined(target: int, plain: Sequence[Mapping[str, Floats]], shadows: Sequence[Shadow]) -> Floats:
-    """The regression's score for the target, fitted on all other shadows."""
-    names = sorted(plain[target])
-    known = [i for i in range(len(shadows)) if i != target]
-
-    def table(index: int) -> Floats:
-        columns = np.stack([plain[index][name] for name in names], axis=1)  # (n, attacks)
-        return np.asarray((columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-12))
-
-    x = np.concatenate([table(i) for i in known])
-    y = np.concatenate([shadows[i].inside for i in known])
+def combine(target: Mapping[str, Floats], known: Sequence[Mapping[str, Floats]], inside: Sequence[Mask]) -> Floats:
+    """The regression's score for ``target``, fitted on the ``known`` shadows, whose splits ``inside`` are."""
+    names = sorted(target)
+    y = np.concatenate(list(inside))
     if y.all() or not y.any():
-        return np.zeros(len(shadows[target].inside))
+        return np.zeros(len(inside[0]))
+    x = np.concatenate([_table(one, names) for one in known])
     model = LogisticRegression(C=1.0, max_iter=500).fit(x, y)
-    return np.asarray(model.decision_function(table(target)))
+    return np.asarray(model.decision_function(_table(target, names)))
+
+
+def _table(scores: Mapping[str, Floats], names: Sequence[str]) -> Floats:
+    """Standardised scores (n, attacks)."""
+    columns = np.stack([scores[name] for name in names], axis=1)
+    return np.asarray((columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-12))

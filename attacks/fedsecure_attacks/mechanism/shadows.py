@@ -13,21 +13,23 @@ import numpy.typing as npt
 import torch
 
 from fedsecure.condensation.initial import initial_images
-from fedsecure.condensation.loop import Draw, match, record_matcher
+from fedsecure.condensation.loop import Draw, Matcher, match, record_matcher
 from fedsecure.condensation.matching import squared_distance
 from fedsecure.condensation.means import ClassMeans, ClassRecords, exact_means, synthetic_means
 from fedsecure.errors import AuditError
 from fedsecure.method import ClientContext
 from fedsecure.models import Network, Parameters, draw_parameters
 from fedsecure.randomness import derive_seed, numpy_generator, torch_generator
+from fedsecure.tensors import Array
 from fedsecure_attacks.embedding import family
+from fedsecure_attacks.mechanism.noisy import NoisyMatching, noisy_matching
 from fedsecure_attacks.mechanism.setting import Setting
 from fedsecure_attacks.records import Labelled
 
-__all__ = ["Shadow", "coin", "make_shadow"]
+__all__ = ["NAMES", "Mask", "Shadow", "coin", "make_shadow", "matching_residual", "pack", "unpack"]
 
-#: How much longer than ``steps`` a setting with a residual may take.
-MOST_LONGER = 8
+#: How much longer than ``steps`` a setting with a residual may take, and how often in ``steps`` it is looked at.
+MOST_LONGER, LOOKS = 8, 5
 #: Fresh networks that the residual is measured under.
 PROBES = 5
 Mask = npt.NDArray[np.bool_]
@@ -50,6 +52,22 @@ class Shadow:
         return dict(zip(values.tolist(), many.tolist(), strict=True))
 
 
+#: The arrays of a shadow as it is kept.
+NAMES = ("x", "y", "about")
+
+
+def pack(shadow: Shadow) -> dict[str, Array]:
+    """``x``, ``y``, and ``about``: residual and steps."""
+    about = np.array([shadow.residual, shadow.steps], np.float64)
+    return {"x": shadow.released.x, "y": shadow.released.y, "about": about}
+
+
+def unpack(arrays: Mapping[str, Array], inside: Mask, number: int) -> Shadow:
+    """What ``pack`` packed. Raises ``AuditError`` or ``ValueError`` when it is not that."""
+    residual, steps = arrays["about"].tolist()
+    return Shadow(Labelled(f"shadow {number}", arrays["x"], arrays["y"]), inside, residual, int(steps))
+
+
 def coin(n: int, seed: int, number: int) -> Mask:
     """Split ``number``: (n,), each record in with probability one half."""
     return np.asarray(numpy_generator(seed, "split", number).random(n) < 0.5)
@@ -64,33 +82,45 @@ def make_shadow(pool: Labelled, inside: Mask, setting: Setting, seed: int, numbe
         raise AuditError(f"{pool.name}: split {number} has no record in any class")
     records = ClassRecords(held, tuple(torch.tensor(ours.x[ours.y == c]) for c in held))
     network = family(pool.x.shape[1:], max(2, int(pool.y.max()) + 1), setting.width)
+    noisy = noisy_matching(setting, network, records, pool.x.shape[1:], derive_seed(seed, "noisy shadow", number))
+    if noisy is not None:
+        records = noisy.records
+        held = records.held
     images = torch.stack(
         [
             initial_images(setting.init, setting.init_n, setting.ipc, group, torch_generator(seed, "start", number, c))
             for c, group in zip(held, records.records, strict=True)
         ]
     )
-    images, steps = _condensed(setting, network, records, images, seed, number)
-    residual = _residual(network, records, images, seed)
+    images, steps = _condensed(setting, network, records, noisy, images, seed, number)
+    residual = matching_residual(network, records, images, seed)
     flat = images.flatten(0, 1).numpy().astype(np.float32)
     labels = np.repeat(np.asarray(held, np.int64), setting.ipc)
     return Shadow(Labelled(f"shadow {number}", flat, labels), inside, residual, steps)
 
 
 def _condensed(
-    setting: Setting, network: Network, records: ClassRecords, images: torch.Tensor, seed: int, number: int
+    setting: Setting,
+    network: Network,
+    records: ClassRecords,
+    noisy: NoisyMatching | None,
+    images: torch.Tensor,
+    seed: int,
+    number: int,
 ) -> tuple[torch.Tensor, int]:
-    """``steps`` steps, and with a residual as many again until it is reached."""
-    done, method = 0, setting.method()
+    """``steps`` steps, and with a residual as many as it takes."""
+    each = setting.steps if not setting.residual else min(setting.steps, max(setting.interval, setting.steps // LOOKS))
+    method, done, part = setting.method().model_copy(update={"steps": each}), 0, 0
     while True:
-        part = done // setting.steps
         ctx = ClientContext(node="auditor", round=part, seed=derive_seed(seed, "shadow", number))
-        matcher = record_matcher(method, network, records, _drawing(network, ctx.seed, part), ctx)
+        matcher: Matcher = (
+            record_matcher(method, network, records, _drawing(network, ctx.seed, part), ctx) if noisy is None else noisy
+        )
         images = match(method, matcher, images, _loss, ctx).images
-        done += setting.steps
+        done, part = done + each, part + 1
         if not setting.residual or done >= MOST_LONGER * setting.steps:
             return images, done
-        if _residual(network, records, images, seed) <= setting.residual:
+        if matching_residual(network, records, images, seed) <= setting.residual:
             return images, done
 
 
@@ -106,7 +136,9 @@ def _loss(real: ClassMeans, synthetic: ClassMeans, step: int) -> dict[str, torch
     return {"dm": squared_distance(real.features, synthetic.features)}
 
 
-def _residual(network: Network, records: ClassRecords, images: torch.Tensor, seed: int) -> float:
+def matching_residual(network: Network, records: ClassRecords, images: torch.Tensor, seed: int) -> float:
+    """Mean over fresh networks and classes of the squared distance between the means of features of ``records`` and of
+    ``images`` (H, P, *shape) of the same classes."""
     found = []
     with torch.no_grad():
         for probe in range(PROBES):

@@ -1,0 +1,110 @@
+"""What a person at a terminal sees of a sweep: a bar with the time that is left while it runs, a table at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fedsecure.commands.output import note, say
+from fedsecure_attacks.mechanism.costs import Clock
+from fedsecure_attacks.mechanism.scoring import PRIMARY
+from fedsecure_attacks.mechanism.sweep import Finished, Watch
+from fedsecure_attacks.statistics.roc import Rate
+
+__all__ = ["minutes", "print_report", "watching"]
+
+
+def minutes(seconds: float | None) -> str:
+    """``3 min``, ``20 s``; nothing where it is not known."""
+    if seconds is None:
+        return ""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+
+
+class _Said(Watch):
+    """A line for each cell, on stderr."""
+
+    def __init__(self) -> None:
+        self._left: float | None = None
+
+    def moved(self, clock: Clock) -> None:
+        self._left = clock.left
+
+    def finished(self, done: Finished, number: int, of: int) -> None:
+        primary = done.result.attacks[PRIMARY]
+        left = f"; about {minutes(self._left)} left" if self._left and number < of else ""
+        said = " (read)" if done.read else ""
+        note(f"cell {number} of {of}{said}: {done.cell.words}: area {primary.auc:.3f}{left}")
+
+
+class _Bar(_Said):
+    """The same, above a bar."""
+
+    def __init__(self, progress: Any, task: Any) -> None:
+        super().__init__()
+        self._progress, self._task = progress, task
+
+    def moved(self, clock: Clock) -> None:
+        super().moved(clock)
+        left = f"{minutes(clock.left)} left" if clock.left else ""
+        self._progress.update(self._task, completed=clock.done, total=clock.total, left=left)
+
+    def finished(self, done: Finished, number: int, of: int) -> None:
+        primary = done.result.attacks[PRIMARY]
+        said = " (read)" if done.read else ""
+        self._progress.console.print(
+            f"cell {number} of {of}{said}: {done.cell.words}: area {primary.auc:.3f}", markup=False, highlight=False
+        )
+
+
+@contextmanager
+def watching(*, quiet: bool) -> Iterator[Watch]:
+    """What a sweep is to tell its progress to: stderr, as a bar where that is a terminal, or nobody."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    if quiet:
+        yield Watch()
+        return
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield _Said()
+        return
+    columns = (
+        TextColumn("condensing and attacking"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield _Bar(progress, progress.add_task("", total=None, left=""))
+
+
+def print_report(report: dict[str, Any], cells: Sequence[Finished]) -> None:
+    """The verdict, the controls, the notes, and a line for each cell."""
+    say(f"{report['verdict']}: {report['reason']}")
+    for name, control in report["controls"].items():
+        say(f"control {name}: {'as it must be' if control['passed'] else 'FAILED'}: {control['found']}")
+    for line in report["notes"]:
+        say(f"note: {line}")
+    if not cells:
+        return
+    head = ("ipc", "init", "sigma", "rounds", "curve", "residual", "accuracy", "area", "95 %", "TPR", "verdict")
+    rows = [head, *(_row(one, raw) for one, raw in zip(cells, report["sweep"], strict=True))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    for row in rows:
+        say("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)))
+    fpr = report["plan"]["thresholds"]["fpr"]
+    say(f"area and TPR (at a false-positive rate of {fpr:g}): of the attack '{PRIMARY}', fixed beforehand")
+
+
+def _row(one: Finished, raw: dict[str, Any]) -> tuple[str, ...]:
+    attack, setting = one.result.attacks[PRIMARY], one.cell.setting
+    rate = f"{attack.tpr.value:.3f}" if isinstance(attack.tpr, Rate) else "–"
+    between = "–" if attack.interval is None else f"{attack.interval.low:.3f}..{attack.interval.high:.3f}"
+    return (
+        str(setting.ipc or "–"), setting.init, f"{setting.sigma:g}", str(one.cell.rounds), one.cell.curve,
+        f"{one.result.residual:.3g}", "–" if one.result.accuracy is None else f"{one.result.accuracy:.3f}",
+        f"{attack.auc:.3f}", between, rate, raw["verdict"],
+    )  # fmt: skip
