@@ -8,6 +8,7 @@ from fedsecure_attacks import cli_mechanism
 from fedsecure_attacks.cli_canaries import canaries
 from fedsecure_attacks.cli_files import files, show_audit
 from fedsecure_attacks.cli_report import report
+from fedsecure_attacks.cli_selftest import selftest
 
 __all__ = ["app", "show_audit"]
 
@@ -27,4 +28,5 @@ def _group() -> None:
 app.command()(canaries)
 app.command()(files)
 app.command()(report)
+app.command()(selftest)
 cli_mechanism.register(app)

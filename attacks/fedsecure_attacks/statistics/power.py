@@ -19,11 +19,11 @@ from scipy.special import owens_t
 from scipy.stats import beta, binom, norm
 
 from fedsecure_attacks.statistics.intervals import share_interval
-from fedsecure_attacks.statistics.roc import MIN_FALSE, is_measurable
+from fedsecure_attacks.statistics.roc import MIN_FALSE, allowed_above, is_measurable
 from fedsecure_attacks.statistics.scores import Floats
-from fedsecure_attacks.statistics.tail import least_count
+from fedsecure_attacks.statistics.tail import least_count, rate_p
 from fedsecure_attacks.statistics.theory import auc_of, tpr_of
-from fedsecure_attacks.verdict import TAIL_ALPHA, Thresholds
+from fedsecure_attacks.verdict import RATE_ALPHA, TAIL_ALPHA, Thresholds
 
 __all__ = [
     "Needed", "chance_to_clear", "people_needed", "planted_needed", "power_of", "records_needed", "visible_effect",
@@ -55,7 +55,7 @@ def power_of(
     _check(n1, n0, effect)
     return max(
         _by_area(n1, n0, thresholds, effect, rated),
-        _by_rate(n1, n0, thresholds, effect),
+        _by_rate(n1, n0, thresholds, effect, rated),
         _by_tail(n1, n0, effect, tails),
     )
 
@@ -137,7 +137,7 @@ def _check(n1: int, n0: int, effect: float) -> None:
 
 def _true_rates(n0: int, fpr: float) -> Floats:
     """Quantiles of the false-positive rate that the threshold has in truth (256,)."""
-    allowed = math.floor(fpr * n0 + 1e-9)
+    allowed = allowed_above(n0, fpr)
     return np.asarray(beta.ppf(_NODES, allowed + 1, n0 - allowed))
 
 
@@ -147,13 +147,21 @@ def _upper(counts: np.ndarray, of: int) -> Floats:
     return np.asarray(np.where(counts == of, 1.0, found))
 
 
-def _by_rate(n1: int, n0: int, thresholds: Thresholds, effect: float) -> float:
-    if not is_measurable(n0, thresholds.fpr) or share_interval(n1, n1, CONFIDENCE).low <= thresholds.tpr:
+def _by_rate(n1: int, n0: int, thresholds: Thresholds, effect: float, rated: int) -> float:
+    if not is_measurable(n0, thresholds.fpr):
         return 0.0
-    low, high = 0, n1  # the least count whose lower bound is above
+    allowed = allowed_above(n0, thresholds.fpr)
+
+    def speaks(count: int) -> bool:
+        low = share_interval(count, n1, CONFIDENCE).low
+        return low > thresholds.tpr and rate_p(count, n1, n0, allowed) < RATE_ALPHA / rated
+
+    if not speaks(n1):
+        return 0.0
+    low, high = 0, n1  # the least count that speaks is in (low, high]
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if share_interval(middle, n1, CONFIDENCE).low > thresholds.tpr else (middle, high)
+        low, high = (low, middle) if speaks(middle) else (middle, high)
     return float(np.mean(binom.sf(high - 1, n1, tpr_of(effect, _true_rates(n0, thresholds.fpr)))))
 
 

@@ -15,7 +15,18 @@ from scipy.stats import rankdata
 
 from fedsecure_attacks.statistics.scores import Floats, Scores
 
-__all__ = ["MIN_FALSE", "NotMeasurable", "Rate", "Roc", "auc", "is_measurable", "precision_at_prior", "roc", "tpr_at"]
+__all__ = [
+    "MIN_FALSE",
+    "NotMeasurable",
+    "Rate",
+    "Roc",
+    "allowed_above",
+    "auc",
+    "is_measurable",
+    "precision_at_prior",
+    "roc",
+    "tpr_at",
+]
 
 #: A false-positive rate is measured by at least so many non-members above the threshold.
 MIN_FALSE = 10
@@ -58,13 +69,14 @@ def is_measurable(nonmembers: int, fpr: float) -> bool:
     return nonmembers * fpr >= MIN_FALSE - 1e-9
 
 
-def _allowed(nonmembers: int, fpr: float) -> int:
+def allowed_above(nonmembers: int, fpr: float) -> int:
+    """How many of the non-members may be above the threshold at ``fpr``."""
     return math.floor(fpr * nonmembers + 1e-9)
 
 
 def threshold_at(nonmembers: Floats, fpr: float) -> float:
     """The score that at most a share ``fpr`` of the non-members is strictly above."""
-    allowed = _allowed(len(nonmembers), fpr)
+    allowed = allowed_above(len(nonmembers), fpr)
     ordered = np.sort(nonmembers)[::-1]  # (n0,), descending
     return float(ordered[allowed]) if allowed < len(ordered) else -math.inf
 
@@ -80,7 +92,7 @@ def tpr_at(scores: Scores, fpr: float) -> Rate | NotMeasurable:
         return NotMeasurable(fpr, f"{scores.n0} non-members are too few (at least {least})")
     threshold = threshold_at(scores.nonmembers, fpr)
     count, false = int((scores.members > threshold).sum()), int((scores.nonmembers > threshold).sum())
-    return Rate(fpr, count, scores.n1, false, _allowed(scores.n0, fpr))
+    return Rate(fpr, count, scores.n1, false, allowed_above(scores.n0, fpr))
 
 
 @dataclass(frozen=True, eq=False)
