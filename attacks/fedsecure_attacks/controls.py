@@ -28,7 +28,7 @@ from fedsecure_attacks.statistics.scores import Floats, Scores
 from fedsecure_attacks.statistics.tail import tail_test
 from fedsecure_attacks.verdict import DIRECTION_CONFIDENCE, TAIL_ALPHA, Control
 
-__all__ = ["blind", "oracle", "planted"]
+__all__ = ["blind", "exact_means_effects", "oracle", "planted"]
 
 Flags = npt.NDArray[np.bool_]
 #: Share of members that is planted, and how far theory may be off on records that are not Gaussian.
@@ -95,13 +95,8 @@ def blind(seen: Outsider, candidates: Candidates, inside: Flags, frame: Frame) -
 
 def oracle(pools: Pools, candidates: Candidates, inside: Flags, frame: Frame) -> Control:
     """Whether the exact class means of the members are attacked as F5 says."""
-    centred = frame.centred(candidates.x, candidates.y)
-    moved = {}
-    for c in np.unique(pools.members.y).tolist():
-        here = inside & (candidates.y == c)
-        if here.sum() >= LEAST and c in frame.means and len(frame.held_out.get(c, ())) >= LEAST:
-            moved[c] = centred[here].mean(axis=0)
-    counts = {c: int((inside & (candidates.y == c)).sum()) for c in moved}
+    moved = _exact_means(candidates, inside, frame)
+    counts = {c: int((pools.members.y == c).sum()) for c in moved}
     known = np.isin(candidates.y, list(moved))
     if not moved or not (known & inside).any() or not (known & ~inside).any():
         return Control("oracle", True, f"not asked: no class has {LEAST} members and references")
@@ -115,10 +110,33 @@ def oracle(pools: Pools, candidates: Candidates, inside: Flags, frame: Frame) ->
     )
 
 
+def exact_means_effects(candidates: Candidates, inside: Flags, frame: Frame) -> dict[int, tuple[float, int]]:
+    """What F5 says of the members' exact class means, released as they are: class -> (d', members). It is what
+    mean-tracing could reach at most, had the set matched them perfectly."""
+    moved = _exact_means(candidates, inside, frame)
+    counts = {c: int((inside & (candidates.y == c)).sum()) for c in moved}
+    return {c: (_effect(frame, c, m, counts[c]), counts[c]) for c, m in moved.items()}
+
+
+def _exact_means(candidates: Candidates, inside: Flags, frame: Frame) -> dict[int, Floats]:
+    """Of each class with enough members and references, centred, (D,)."""
+    x, y = candidates.x[inside], candidates.y[inside]
+    centred, moved = frame.centred(x, y), {}
+    for c in np.unique(y).tolist():
+        here = y == c
+        if here.sum() >= LEAST and c in frame.means and len(frame.held_out.get(c, ())) >= LEAST:
+            moved[c] = centred[here].mean(axis=0)
+    return moved
+
+
 def _expected(frame: Frame, c: int, m: Floats, count: int) -> float:
-    """The area that F5 says of the released mean ``m`` (D,) of class ``c``: members lie m'Am above people who are out,
-    whose spread the references tell."""
+    """The area that F5 says of the released mean ``m`` (D,) of class ``c``."""
+    return float(norm.cdf(_effect(frame, c, m, count) / math.sqrt(2)))
+
+
+def _effect(frame: Frame, c: int, m: Floats, count: int) -> float:
+    """d' of it: members lie m'Am above people who are out, whose spread the references tell."""
     out = contrast(frame, frame.held_out[c], m, count)
     direct = frame.whitener.apply(m[None])[0] @ m
     offset = float((frame.whitener.apply(frame.held_out[c]) @ m).mean())
-    return float(norm.cdf((float(direct) - offset) / (float(out.std()) or 1.0) / math.sqrt(2)))
+    return (float(direct) - offset) / (float(out.std()) or 1.0)

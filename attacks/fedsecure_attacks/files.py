@@ -13,10 +13,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from scipy.stats import hypergeom
 
 from fedsecure.errors import AuditError
 from fedsecure_attacks import controls
 from fedsecure_attacks.embedding import pixels, random_networks
+from fedsecure_attacks.evidence import Gathered, Shown, gather
 from fedsecure_attacks.images.copies import average_scan, copy_scan, exact_copies
 from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.images.likelihood import GROUPS, image_likelihood
@@ -28,12 +31,14 @@ from fedsecure_attacks.judging import measure
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled, Pools, without_twins
 from fedsecure_attacks.statistics.scores import Floats
-from fedsecure_attacks.verdict import AttackResult, Control, Thresholds, Verdict, Word, decide
+from fedsecure_attacks.verdict import TAIL_ALPHA, AttackResult, Control, Thresholds, Verdict, Word, decide
 
-__all__ = ["PRIMARY", "FilesAudit", "Profile", "audit_files"]
+__all__ = ["PRIMARY", "FilesAudit", "Profile", "Scored", "audit_files"]
 
 #: The endpoint that decides whether no leak was found.
 PRIMARY = "mean-tracing-quantile"
+NOTHING_SHOWN = Shown()
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,17 @@ class FilesAudit:
     controls: tuple[Control, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: dict[str, str] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict, repr=False)
+    scored: Scored | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Every candidate's scores by attack, (n,): membership data themselves. For a file of the auditor's own alone."""
+
+    candidates: Candidates
+    inside: Flags
+    scores: dict[str, Floats]
 
 
 def audit_files(
@@ -75,14 +91,17 @@ def audit_files(
     reference: Labelled | None,
     profile: Profile,
     progress: Callable[[str], None] = lambda what: None,
+    *,
+    shown: Shown = NOTHING_SHOWN,
 ) -> FilesAudit:
     """Audit ``released``. Without ``reference`` every other non-member of each class teaches the population instead,
-    and is no candidate then. What makes the audit impossible is its verdict, INVALID, never an exception."""
+    and is no candidate then. What makes the audit impossible is its verdict, INVALID, never an exception. ``shown``:
+    what of people the evidence may hold."""
     parts = [members, nonmembers, released, *([] if reference is None else [reference])]
     inputs = {part.name: part.digest() for part in parts}
     counts = {part.name.replace("-", "_").replace(" ", "_"): len(part) for part in parts}
     try:
-        return _audit(_Given(members, nonmembers, released, reference, profile, inputs, counts), progress)
+        return _audit(_Given(members, nonmembers, released, reference, profile, inputs, counts, shown), progress)
     except AuditError as error:
         return FilesAudit(Verdict(Word.INVALID, str(error)), profile, counts, inputs=inputs)
 
@@ -96,6 +115,7 @@ class _Given:
     profile: Profile
     inputs: dict[str, str]
     counts: dict[str, int]
+    shown: Shown
 
 
 def _audit(given: _Given, progress: Callable[[str], None]) -> FilesAudit:
@@ -105,25 +125,13 @@ def _audit(given: _Given, progress: Callable[[str], None]) -> FilesAudit:
     notes, doubts = _about_twins(given, twins, inner, profile.thresholds)
     if not len(members) or not len(nonmembers):
         raise AuditError("no candidates are left once the records that are in both pools are taken out")
-    reference = given.reference
-    if reference is None:
-        nonmembers, reference = _lend(nonmembers)
-        notes.append(
-            f"no reference given: {len(reference)} of the non-members teach the population, the rest are candidates"
-        )
+    nonmembers, reference = _population(given.reference, nonmembers, notes)
     pools = Pools(members, nonmembers, reference)
     candidates, inside = pools.candidates(rng)
     notes += _about_classes(given.released, candidates, reference)
     seen = Outsider(given.released, reference, _counts(members))
     progress("embedding")
-    shape, classes = (
-        members.x.shape[1:],
-        int(max(p.y.max() for p in (members, nonmembers, reference, given.released))) + 1,
-    )
-    frames = {
-        "networks": Frame.of(reference, random_networks(shape, max(2, classes), profile.seed, profile.networks)),
-        "pixels": Frame.of(reference, pixels),
-    }
+    frames = _frames(given, members, nonmembers, reference)
     asked = (
         controls.planted(seen, candidates, inside, rng),
         controls.blind(seen, candidates, inside, frames["networks"]),
@@ -131,20 +139,52 @@ def _audit(given: _Given, progress: Callable[[str], None]) -> FilesAudit:
     )
     scores = _scores(seen, candidates, frames, profile, progress)
     results = measure(scores, inside, profile.thresholds)
-    verdict = decide(
-        results,
-        asked,
-        profile.thresholds,
-        primary=PRIMARY,
-        facts={},
-        doubts=doubts,
-        copies=exact_copies(seen, candidates),
+    copies = exact_copies(seen, Candidates(candidates.x[inside], candidates.y[inside]))
+    by_chance = exact_copies(seen, Candidates(candidates.x[~inside], candidates.y[~inside]))
+    certain = _certain_copies(copies, by_chance, inside, notes)
+    verdict = decide(results, asked, profile.thresholds, primary=PRIMARY, facts={}, doubts=doubts, copies=certain)
+    progress("evidence")
+    measured = Gathered(
+        given.released, members, candidates, inside, scores, results, frames["networks"], verdict, PRIMARY, certain
     )
     counts = {
         **given.counts, "members_compared": len(members), "nonmembers_compared": len(nonmembers),
         "reference_used": len(reference), "in_both_pools": twins, "members_that_repeat": inner,
+        "members_released_bit_for_bit": copies, "nonmembers_released_bit_for_bit": by_chance,
     }  # fmt: skip
-    return FilesAudit(verdict, profile, counts, results, asked, tuple(notes), given.inputs)
+    return FilesAudit(
+        verdict, profile, counts, results, asked, tuple(notes), given.inputs,
+        gather(measured, profile.thresholds, given.shown), Scored(candidates, inside, scores),
+    )  # fmt: skip
+
+
+def _population(reference: Labelled | None, nonmembers: Labelled, notes: list[str]) -> tuple[Labelled, Labelled]:
+    """(candidates who are out, references)."""
+    if reference is not None:
+        return nonmembers, reference
+    nonmembers, reference = _lend(nonmembers)
+    notes.append(
+        f"no reference given: {len(reference)} of the non-members teach the population, the rest are candidates"
+    )
+    return nonmembers, reference
+
+
+def _frames(given: _Given, members: Labelled, nonmembers: Labelled, reference: Labelled) -> dict[str, Frame]:
+    classes = int(max(part.y.max() for part in (members, nonmembers, reference, given.released))) + 1
+    profile = given.profile
+    embed = random_networks(members.x.shape[1:], max(2, classes), profile.seed, profile.networks)
+    return {"networks": Frame.of(reference, embed), "pixels": Frame.of(reference, pixels)}
+
+
+def _certain_copies(copies: int, by_chance: int, inside: Flags, notes: list[str]) -> int:
+    """How many members' records in the set are a leak by themselves: all, unless people who are out are in it as well
+    (rows of few values repeat by chance) and not clearly less often (hypergeometric test)."""
+    if not by_chance:
+        return copies
+    notes.append(f"{by_chance} non-members are in the released set bit for bit: such records repeat by chance")
+    members, both = int(inside.sum()), copies + by_chance
+    p = float(hypergeom.sf(copies - 1, len(inside), members, both))
+    return copies if p < TAIL_ALPHA else 0
 
 
 def _scores(

@@ -14,7 +14,7 @@ from fedsecure_attacks.verdict import AttackResult
 if TYPE_CHECKING:
     from fedsecure_attacks.files import FilesAudit
 
-__all__ = ["SCHEMA_VERSION", "dump", "files_report"]
+__all__ = ["SCHEMA_VERSION", "attack_json", "dump", "files_report"]
 
 SCHEMA_VERSION = 1
 #: Shares of candidates that might be members, for which the precision is told.
@@ -42,11 +42,14 @@ def files_report(audit: FilesAudit) -> dict[str, Any]:
         "counts": audit.counts,
         "notes": list(audit.notes),
         "controls": {c.name: {"passed": c.passed, "found": c.said} for c in audit.controls},
-        "attacks": {result.name: _attack(result) for result in audit.results},
+        "attacks": {result.name: attack_json(result) for result in audit.results},
+        "threat_model": "T1",
+        **audit.evidence,
     }
 
 
-def _attack(result: AttackResult) -> dict[str, Any]:
+def attack_json(result: AttackResult) -> dict[str, Any]:
+    """One attack's entry in ``attacks``."""
     key = f"tpr_at_fpr_{result.tpr.fpr:g}"
     return {
         "auc": result.auc,
