@@ -36,6 +36,8 @@ CONFIDENCE = 0.95
 _NODES = (np.arange(256) + 0.5) / 256
 #: The largest effect and number of members that are looked at: beyond, the answer is "never".
 _MOST_EFFECT, _MOST_MEMBERS = 12.0, 1 << 26
+#: The effect beyond which an area is as good as one.
+_MOST_AREA = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,26 +188,27 @@ def _spread(n1: int, n0: int, effect: float) -> float:
 
 
 def _by_area(n1: int, n0: int, thresholds: Thresholds, effect: float, rated: int) -> float:
-    z = float(norm.ppf(1 - (1 - CONFIDENCE) / (2 * rated)))
-
-    def above(d: float) -> float:
-        return _logit(auc_of(d)) - z * _spread(n1, n0, d) - _logit(thresholds.auc)
-
     if thresholds.auc >= 1 or min(n1, n0) < 2:
         return 0.0
-    most = 6.0  # an area of 0.99999
-    effect = min(effect, most)
-    if above(most) <= 0:
+    z = float(norm.ppf(1 - (1 - CONFIDENCE) / (2 * rated)))
+    accepted = _logit(thresholds.auc)
+    grid = np.linspace(0.0, _MOST_AREA, 121)
+    logits, spreads = np.array([(_logit(auc_of(d)), _spread(n1, n0, d)) for d in grid]).T
+    speaks = np.flatnonzero(logits - z * spreads > accepted)
+    if not len(speaks):
         return 0.0
-    least = float(brentq(above, 0.0, most)) if above(0.0) < 0 else 0.0
-    return float(norm.cdf((_logit(auc_of(effect)) - _logit(auc_of(least))) / _spread(n1, n0, effect)))
+    least = logits[speaks[0]]  # estimates above it have a lower end above what is accepted
+    upto = grid <= effect + 1e-9  # a larger leak is seen no less often; the normal approximation is poor near one
+    at = np.append(logits[upto], _logit(auc_of(min(effect, _MOST_AREA))))
+    spread = np.append(spreads[upto], _spread(n1, n0, min(effect, _MOST_AREA)))
+    return float(norm.cdf((at - least) / spread).max())
 
 
 def _area_open(n1: int, n0: int, accepted: float, effect: float) -> float:
     """The chance that the upper end of an area's interval is above what is accepted."""
     if accepted >= 1:
         return 0.0
-    spread = _spread(n1, n0, min(effect, 6.0))
+    spread = _spread(n1, n0, min(effect, _MOST_AREA))
     return float(
-        norm.sf((_logit(accepted) - _logit(auc_of(min(effect, 6.0)))) / spread - norm.ppf((1 + CONFIDENCE) / 2))
+        norm.sf((_logit(accepted) - _logit(auc_of(min(effect, _MOST_AREA)))) / spread - norm.ppf((1 + CONFIDENCE) / 2))
     )
