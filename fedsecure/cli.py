@@ -77,8 +77,10 @@ def _mount() -> None:
     from fedsecure_attacks import cli as audit
     from fedsecure_coordinator import cli as coordinator
     from fedsecure_node.cli import app as node
+    from fedsecure_node.cli import audits
 
     app.add_typer(ca.app, name="ca")
+    audit.app.command("release")(audits.release)
     app.add_typer(node.app, name="node")
     app.add_typer(coordinator.app, name="coordinator")
     app.add_typer(analyst.app, name="analyst")

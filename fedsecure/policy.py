@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fedsecure.audit_rules import AuditRules
 from fedsecure.config import Settings, load_toml, named_pattern, validate
 from fedsecure.errors import ConfigError, PolicyError
 from fedsecure.files import exists, shown
@@ -19,6 +20,7 @@ from fedsecure.privacy_rules import PrivacyRules
 from fedsecure.text import counted
 
 __all__ = [
+    "AuditRules",
     "BroadcastRules",
     "CondensationRules",
     "PlanRules",
@@ -58,15 +60,18 @@ class PlanRules(Settings):
 
 class CondensationRules(Settings):
     """Rules for condensed data and class statistics. ``init``: allowed initialisations. ``min_records_per_class``: the
-    least ``min_count`` that a plan may condense or average a class from. ``group_rule``: with averaged initialisation,
-    ``ipc * init_n`` may not pass half the records of a class (FedAF page, section 2.9). ``fresh_queries``: whether the
-    records may be asked anew at every step, by a fresh batch or a fresh network; where not, ``max_networks`` bounds the
-    networks that they answer to in a round."""
+    least ``min_count`` that a plan may condense or average a class from. ``group_rule``: the images of a class, times
+    the ``init_n`` records that each is averaged from, may not pass half its records (FedAF page, section 2.9): a plan
+    that averages has to keep to it, and of one that starts from noise this node leaves out the classes that are too
+    small for it. ``min_init_n``: the fewest records of an average, where ``init`` allows averages. ``fresh_queries``:
+    whether the records may be asked anew at every step, by a fresh batch or a fresh network; where not,
+    ``max_networks`` bounds the networks that they answer to in a round."""
 
     init: tuple[Init, ...] = ("noise",)
     max_ipc: int = Field(50, ge=1)
     min_records_per_class: int = Field(10, ge=1)
     group_rule: bool = True
+    min_init_n: int = Field(10, ge=1)
     fresh_queries: bool = False
     max_networks: int = Field(20, ge=1)
     max_logit_clip: LogitClip = 100.0
@@ -77,25 +82,35 @@ class ReleaseRules(Settings):
     refuse``. ``masks``: ``required`` lets nothing that is to be summed leave but inside a masked sum; a plan that says
     otherwise is refused, and so is the exchange itself. ``plan``: as the plan says. ``max_bytes`` of one release and
     ``max_bytes_per_run`` of all releases of a run: a plan that can need more is refused, and the gate counts them again
-    as they leave."""
+    as they leave. ``min_changed_records``: under a model that this node answered under before, in whatever run, it does
+    not answer again while fewer records than this changed, but for none at all: after an erasure the difference of both
+    answers would be the erased person's (1 asks for nothing; plans with [privacy] have noise instead)."""
 
     hold: bool = False
     masks: Literal["plan", "required"] = "plan"
     max_bytes: int = Field(64 * 2**20, ge=1)
     max_bytes_per_run: int = Field(2**30, ge=1)
+    min_changed_records: int = Field(10, ge=1)
 
 
 class BroadcastRules(Settings):
     """What a broadcast may look like before it touches a record: a first guard against models built to single a
-    person out.
+    person out, and no guarantee, which is noise alone.
 
     ``max_abs_parameter`` bounds every parameter; ``max_abs_logit`` the mean logits a broadcast model gives on
-    local records.
+    local records. Records that stick out under the model are left out of what is computed from it, which tells the
+    coordinator less than a refusal would: those whose output, or difference of two outputs, lies further than
+    ``max_spread`` robust standard deviations from the median (of their class, where class means leave), and those that
+    have more than a share ``max_unit_share`` of what one unit makes of all records. Where more than a share
+    ``max_left_out`` of the records would be, the model is refused. Plans with [privacy] have noise instead.
     """
 
     max_bytes: int = Field(2**30, ge=1)
-    max_abs_parameter: float = Field(1e3, gt=0)
-    max_abs_logit: float = Field(1e3, gt=0)
+    max_abs_parameter: float = Field(100.0, gt=0)
+    max_abs_logit: float = Field(100.0, gt=0)
+    max_spread: float = Field(8.0, gt=0)
+    max_unit_share: float = Field(0.95, gt=0, le=1)
+    max_left_out: float = Field(0.05, gt=0, le=1)
 
 
 class PredictionRules(Settings):
@@ -121,6 +136,15 @@ class Policy(Settings):
     broadcast: BroadcastRules = BroadcastRules()
     privacy: PrivacyRules = PrivacyRules()
     prediction: PredictionRules = PredictionRules()
+    audit: AuditRules = AuditRules()
+
+    def class_floor(self, plan: Plan) -> int:
+        """The fewest records of a class that takes part in ``plan``: ``plans.min_records_per_class``, and by
+        ``condensation.group_rule`` twice the images that would be condensed from it."""
+        floor, method = self.plans.min_records_per_class, plan.method
+        if not isinstance(method, CondensationSettings) or not self.condensation.group_rule:
+            return floor
+        return max(floor, 2 * method.ipc * (method.init_n if method.init == "avg" else 1))
 
     def violations(self, plan: Plan) -> list[str]:
         """Each rule that ``plan`` breaks, as ``rule: what the plan asks (allowed: …)``; empty when it may be
@@ -210,6 +234,8 @@ class Policy(Settings):
                 f"from {method.min_count} records (allowed: min_count >= 2 * ipc * init_n = "
                 f"{2 * method.ipc * method.init_n})"
             )
+        if method.init == "avg" and method.init_n < rules.min_init_n:
+            yield f"condensation.min_init_n: averages of {method.init_n} records (allowed: >= {rules.min_init_n})"
         if not rules.fresh_queries:
             yield from self._query_violations(plan, method)
         if isinstance(method, FedAFSettings) and rules.max_logit_clip != "none":

@@ -200,6 +200,7 @@ def _desk(folder: Path, plan: Any) -> Any:
     from contextlib import contextmanager
 
     from fedsecure_node.assemble import LocalData, Purse, SpendingDesk, open_log
+    from fedsecure_node.auditing.auditor import Auditor
     from fedsecure_node.egress import Gate
     from fedsecure_node.masking.pins import Pins
     from fedsecure_node.masking.terms import MaskTerms
@@ -232,6 +233,7 @@ def _desk(folder: Path, plan: Any) -> Any:
                 terms=MaskTerms(store.sessions, pins, node_id=settings.node),
                 build_method=lambda p: _Witnessed(folder, p),  # type: ignore[arg-type,return-value]
                 spending=spending,
+                auditor=Auditor(store, reporter),
                 device="cpu",
             )
 

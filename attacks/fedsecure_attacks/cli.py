@@ -9,6 +9,7 @@ from fedsecure_attacks.cli_canaries import canaries
 from fedsecure_attacks.cli_files import files, show_audit
 from fedsecure_attacks.cli_report import report
 from fedsecure_attacks.cli_selftest import selftest
+from fedsecure_attacks.cli_spm import spm
 
 __all__ = ["app", "show_audit"]
 
@@ -29,4 +30,5 @@ app.command()(canaries)
 app.command()(files)
 app.command()(report)
 app.command()(selftest)
+app.command()(spm)
 cli_mechanism.register(app)

@@ -19,13 +19,15 @@ class Dataset:
     """Labelled records.
 
     ``x``: float32 (n, *shape), values as the plan's task ranges them, before standardisation. ``y``: int64 (n,),
-    an index into ``classes``, the plan's class names in the plan's order. Raises ``DataError`` when the arrays do not
-    fit each other.
+    an index into ``classes``, the plan's class names in the plan's order. ``rows``: int64 (n,), which record of its
+    source each is, in the order of ``fedsecure.data.fingerprint``; ``None`` where that is not known. Raises
+    ``DataError`` when the arrays do not fit each other.
     """
 
     x: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
     classes: tuple[str, ...]
+    rows: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.x.dtype != np.float32 or self.y.dtype != np.int64:
@@ -47,7 +49,8 @@ class Dataset:
 
     def subset(self, index: npt.NDArray[np.int64]) -> Dataset:
         """The records at ``index``, in that order."""
-        return Dataset(self.x[index], self.y[index], self.classes)
+        rows = None if self.rows is None else self.rows[index]
+        return Dataset(self.x[index], self.y[index], self.classes, rows)
 
     def digest(self) -> str:
         """SHA-256 (hex) of the records and labels in their order, and the names of the classes: equal data, bit for

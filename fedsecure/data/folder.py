@@ -52,7 +52,12 @@ def load_folder(source: FolderSource, task: Task) -> Dataset:
     folders = _class_folders(source.path, root, names)
     files = [(file, i) for folder, i in folders for file in _pictures(folder, root, names, MAX_DEPTH)]
     x = _read(source.path, [file for file, _ in files], wanted)
-    return labelled(shown(source.path), x, np.asarray([i for _, i in files], dtype=np.int64), task)
+    index = np.asarray([i for _, i in files], dtype=np.int64)
+    if not source.ignore:
+        return labelled(shown(source.path), x, index, task)
+    places = {file: row for row, file in enumerate(record_files(source.path))}  # those of ignored folders among them
+    rows = np.asarray([places[file] for file, _ in files], dtype=np.int64)
+    return labelled(shown(source.path), x, index, task, rows)
 
 
 def load_pictures(path: Path, task: Task, *, resize: bool, grey: bool, place: str) -> tuple[Array, list[Path]]:

@@ -34,9 +34,10 @@ def require_shape(where: str, shape: tuple[int, ...], task: Task) -> None:
         )
 
 
-def labelled(where: str, x: Array, index: Array, task: Task) -> Dataset:
+def labelled(where: str, x: Array, index: Array, task: Task, rows: Array | None = None) -> Dataset:
     """A ``Dataset`` of the records whose ``index`` is a class. ``x``: uint8 pixels or float32, (n, *shape);
-    ``index``: (n,) ints, each an index of a class or ``IGNORED``. Raises ``DataError`` when no record is left."""
+    ``index``: (n,) ints, each an index of a class or ``IGNORED``; ``rows`` (n,): which records of the source they are,
+    if not all of it from the first. Raises ``DataError`` when no record is left."""
     keep = index != IGNORED  # (n,)
     if not keep.any():
         raise DataError(f"{where}: holds no records", hint="check the path, and what the ignore list leaves out")
@@ -47,4 +48,5 @@ def labelled(where: str, x: Array, index: Array, task: Task) -> Dataset:
         np.ascontiguousarray(scaled.reshape(len(kept), *task.feature_shape)),
         np.ascontiguousarray(index[keep].astype(np.int64)),
         task.classes,
+        (np.arange(len(keep)) if rows is None else rows)[keep].astype(np.int64),
     )

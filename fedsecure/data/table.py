@@ -41,6 +41,7 @@ class _Reading:
 
     features: array[float] = field(default_factory=lambda: array("f"))
     index: array[int] = field(default_factory=lambda: array("q"))
+    places: array[int] = field(default_factory=lambda: array("q"))
     groups: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     fault_count: int = 0
@@ -110,15 +111,18 @@ def _load(source: CsvSource, task: Task, group: str | None) -> tuple[Dataset, li
     grouped = None if group is None else table.position(group, "simulation.partition.column")
     reading = _Reading()
     missing = frozenset(token.strip() for token in source.missing)
-    for line, row in rows(table):
+    for number, (line, row) in enumerate(rows(table)):
         _read_labelled(reading, line, row, table, names, cells, label)
+        if len(reading.index) > len(reading.places):
+            reading.places.append(number)
         if grouped is not None and len(reading.index) > len(reading.groups):
             _read_group(reading, line, row[grouped], missing, str(group))
         if len(reading.index) % _MEMORY_STEP == 0:
             check_memory(table.where, len(reading.index), task.feature_shape)
     _raise_faults(reading, table, task)
     y = np.frombuffer(reading.index, dtype=np.int64)  # (n,)
-    return labelled(table.where, _features(reading, task), y, task), reading.groups
+    places = np.frombuffer(reading.places, dtype=np.int64)  # (n,)
+    return labelled(table.where, _features(reading, task), y, task, places), reading.groups
 
 
 def _cells(source: CsvSource, task: TableTask, table: Table) -> list[_Cell]:

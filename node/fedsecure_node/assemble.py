@@ -12,6 +12,8 @@ from fedsecure.crypto.signatures import load_identity, verify
 from fedsecure.files import exists
 from fedsecure.locks import daemon_lock
 from fedsecure.signals import stop_on_signals
+from fedsecure_node.auditing.auditor import Auditor
+from fedsecure_node.auditing.holdout import HeldOut
 from fedsecure_node.daemon import Connect, Desks, NodeDaemon
 from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
@@ -61,7 +63,8 @@ def open_log(store: Store, settings: NodeSettings) -> ReleaseLog:
 
 def cost_of(settings: NodeSettings) -> CostOf:
     """What private plans cost this node's data set, for the verbs."""
-    return CostOf(settings.ledger, LocalData(settings.data, lambda lines: None))
+    data = LocalData(settings.data, lambda lines: None)
+    return CostOf(settings.ledger, data, HeldOut(data, settings.holdout))
 
 
 def _check_never_had_one(settings: NodeSettings) -> None:
@@ -135,7 +138,9 @@ def _desks(
     pins = Pins(store, node=settings.node, federation=settings.federation, public_bytes=identity.public_bytes)
     terms = MaskTerms(store.sessions, pins, node_id=settings.node)
     known = LocalData(settings.data, told, identify=lambda: purse.is_there)
-    spending = SpendingDesk(store, purse, reporter, data=FittingData(load_data, settings.data) if load_data else known)
+    data = FittingData(load_data, settings.data) if load_data else known
+    held_out = HeldOut(data, settings.holdout)
+    spending = SpendingDesk(store, purse, reporter, data=data, held_out=held_out)
     build = build_method or _build_method()
     device = settings.compute.apply()
     gate = Gate(store, log, node_id=settings.node, hold=hold)
@@ -151,6 +156,7 @@ def _desks(
         terms=terms,
         build_method=build,
         spending=spending,
+        auditor=Auditor(store, reporter),
         device=device,
     )
     legs = LegDesk(

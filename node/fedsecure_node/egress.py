@@ -20,22 +20,21 @@ from fedsecure.tensors import Array
 from fedsecure.wire.codec import Payload, decode_payload, upload_key
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.audited import Audited, audit_line
 from fedsecure_node.log.chain import MASKED, UNMASKED
 from fedsecure_node.log.decisions import note
 from fedsecure_node.log.masks import MaskedSum, leaving, leaving_bytes
 from fedsecure_node.log.noised import as_told
 from fedsecure_node.log.records import Destination, class_counts, release_body
 from fedsecure_node.log.releaselog import ReleaseLog
-from fedsecure_node.log.releases import Release
+from fedsecure_node.log.releases import NEVER_SENT, Release
 from fedsecure_node.log.sums import SumNotes
 from fedsecure_node.plans.institution import CurrentPolicy
 from fedsecure_node.store.runbook import Finished
 from fedsecure_node.store.store import Store
 
-__all__ = ["NOT_AUDITED", "Cleared", "ClearedVectors", "Gate", "MaskedVectors", "Uplink", "check_contribution"]
+__all__ = ["Cleared", "ClearedVectors", "Gate", "MaskedVectors", "Uplink", "check_contribution"]
 
-#: What the log says of the membership audit until one was made.
-NOT_AUDITED = "not audited"
 _KEY = object()
 
 
@@ -151,7 +150,7 @@ def _check_condensed(plan: Plan, schema: Schema, contribution: Contribution, cou
     """Images per class, and that classes below the floor of records show nowhere."""
     assert isinstance(plan.method, CondensationSettings)
     classes = plan.task.classes
-    floor = max(policy.condensation.min_records_per_class, plan.method.min_count)
+    floor = max(policy.condensation.min_records_per_class, plan.method.min_count, policy.class_floor(plan))
     most = min(policy.condensation.max_ipc, plan.method.ipc)
     images = class_counts(contribution.released, schema, classes)
     if images is None and len(contribution.released):
@@ -231,10 +230,12 @@ class Gate:
         until: str = "",
         masks: MaskedSum | None = None,
         guarantee: Guarantee = NONE,
+        audited: Audited | None = None,
     ) -> Release:
-        """Put a checked contribution into the log, once; and hold it when the institution says so. ``until``: when its
-        exchange is over (ISO 8601), after which a held one cannot be decided any more. Under ``masks`` its summed half
-        does not leave with it. ``guarantee``: its label."""
+        """Put a checked contribution into the log, once; hold it when the institution or its audit says so, or withhold
+        it when that found a leak. ``until``: when its exchange is over (ISO 8601), after which a held one cannot be
+        decided any more. Under ``masks`` its summed half does not leave with it. ``guarantee``: its label;
+        ``audited``: what the log says of its audit, once: of a release that is there, its record is what counts."""
         key = finished.key
         release = self.find(key)
         if release is None:
@@ -244,17 +245,26 @@ class Gate:
                 write_durably(self._store.runs.payload_path(left.digest()), left.data)
             body = release_body(
                 plan, key, payload, contribution, method.schema(key.exchange),
-                destination=destination, policy_digest=policy.digest, guarantee=guarantee, audit=NOT_AUDITED,
-                class_floor=policy.policy.plans.min_records_per_class, masks=masks, broadcast=finished.broadcast,
+                destination=destination, policy_digest=policy.digest, guarantee=guarantee, audited=audited or Audited(),
+                class_floor=policy.policy.class_floor(plan), masks=masks, broadcast=finished.broadcast,
             )  # fmt: skip
             record = self._log.append("release", body, only_if=lambda _: None)
             release = self._log.releases()[record.seq]
-        if release.state == "logged" and (self._hold or policy.policy.release.hold):
-            why = "the policy's release.hold" if policy.policy.release.hold else "the daemon's --hold"
-            note(self._log, release.number, "held", {"reason": why, "until": until})
+        if release.state == "logged":
+            self._decide(release, policy.policy, until)
         found = self.find(key)
         assert found is not None
         return found
+
+    def _decide(self, release: Release, policy: Policy, until: str) -> None:
+        """Whether a release that was just logged may leave: by its audit first, as its record tells it."""
+        audited = Audited.of(release.body)
+        if audited.then == "withhold":
+            note(self._log, release.number, "withheld", {"reason": audit_line(release.body)})
+        elif audited.then == "hold" or self._hold or policy.release.hold:
+            hold = "the policy's release.hold" if policy.release.hold else "the daemon's --hold"
+            why = f"its membership audit is {audit_line(release.body)}" if audited.then == "hold" else hold
+            note(self._log, release.number, "held", {"reason": why, "until": until})
 
     def find(self, key: ExchangeKey) -> Release | None:
         """The release of a contribution, as the log tells it now."""
@@ -316,5 +326,5 @@ class Gate:
         return sum(
             r.total_bytes
             for r in self._log.releases().values()
-            if r.key.plan == key.plan and r.key != key and r.state not in ("refused", "unsent")
+            if r.key.plan == key.plan and r.key != key and r.state not in NEVER_SENT
         )

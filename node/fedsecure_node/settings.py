@@ -35,7 +35,9 @@ class PrivacyPlaces(Settings):
 
 
 class NodeSettings(Settings):
-    """The whole file. Relative paths are taken from the file's own folder (``load_settings`` makes them absolute)."""
+    """The whole file. Relative paths are taken from the file's own folder (``load_settings`` makes them absolute).
+    ``holdout``: records of the same population, beside ``data``, that never take part in a run: the membership audit
+    compares with them."""
 
     format: Literal[1]
     node: NodeId
@@ -46,6 +48,7 @@ class NodeSettings(Settings):
     identity: PlacePath = Path("identity.key")
     tls: TlsSettings = TlsSettings()
     data: AnySource
+    holdout: AnySource | None = None
     compute: ComputeSettings = ComputeSettings()
     log: LogSettings = LogSettings()
     privacy: PrivacyPlaces = PrivacyPlaces()
@@ -82,5 +85,6 @@ def load_settings(folder: Path) -> NodeSettings:
             "identity": anchored(settings.identity, home),
             "tls": anchored_tls(settings.tls, home, str(folder / CONFIG_NAME)),
             "data": anchored_source(settings.data, home),
+            "holdout": anchored_source(settings.holdout, home) if settings.holdout else None,
         }
     )

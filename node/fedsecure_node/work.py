@@ -7,16 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from fedsecure.errors import FedSecureError, PolicyError, RemoteProtocolError
+from fedsecure.data.dataset import Dataset
+from fedsecure.errors import AuditError, FedSecureError, PolicyError, RemoteProtocolError
 from fedsecure.method import Cancelled, ClientContext, Method
 from fedsecure.plan import Plan
 from fedsecure.randomness import node_seed
+from fedsecure.schema import Contribution
+from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload, encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb
+from fedsecure_node.auditing.auditor import Auditor
 from fedsecure_node.egress import Gate
+from fedsecure_node.guarding.rereleases import Rereleases
+from fedsecure_node.guarding.stickingout import without_sticking_out
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.link.broadcasts import check_announced, read_broadcast
 from fedsecure_node.link.connect import Link
+from fedsecure_node.log.audited import Audited, audit_line
 from fedsecure_node.log.masks import leaving
 from fedsecure_node.log.noised import with_noise
 from fedsecure_node.log.releases import STATE_WORDS, Release
@@ -72,6 +79,7 @@ class ExchangeDesk:
         terms: MaskTerms,
         build_method: BuildMethod,
         spending: SpendingDesk,
+        auditor: Auditor,
         device: str,
     ) -> None:
         self._store = store
@@ -82,8 +90,10 @@ class ExchangeDesk:
         self._watch = watch
         self._terms = terms
         self._repeats = Repeats(store.marks)
+        self._rereleases = Rereleases(store.answers)
         self._build = build_method
         self._spending = spending
+        self._auditor = auditor
         self._device = device
         self._methods: dict[str, Method] = {}
         self._told_held: set[int] = set()
@@ -112,6 +122,8 @@ class ExchangeDesk:
             if old.key != task.key:
                 self._gate.close(old, "its exchange is over")
         release = self._gate.find(task.key)
+        if release is not None and release.state == "withheld":
+            raise _withheld(release)
         if release is not None and release.state in ("refused", "unsent", "lapsed"):
             raise PolicyError(f"release {release.number} is {STATE_WORDS[release.state]}", hint="start a new run")
         if release is not None and release.state == "held":
@@ -170,12 +182,13 @@ class ExchangeDesk:
         check_announced(task.work.broadcast_bytes, schema, policy)
         raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
         broadcast = read_broadcast(raw, task.work.broadcast_digest, schema, policy)
+        data = self._guarded(task, broadcast, part)
         self._store.sessions.ask(key, task.terms.asked)
         before, local = self._store.runs.local_for(key)
         self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round + 1)
         try:
             ctx = self._context(task, part, link)
-            local, contribution = method.client_update(key.exchange, broadcast, local, part.data, ctx)
+            local, contribution = method.client_update(key.exchange, broadcast, local, data, ctx)
         except Cancelled:
             if self._stop.is_set():
                 raise
@@ -186,9 +199,21 @@ class ExchangeDesk:
         self._gate.check(plan, method, key, payload, part.counts, policy, records=part.records, masks=masks)
         if masks is not None and is_of_model:
             self._repeats.take(key, task.work.broadcast_digest, payload, masks)
+        if plan.privacy is None:
+            self._rereleases.take(key, broadcast, data)
         return self._store.runs.finish(
             key, broadcast=task.work.broadcast_digest, payload=payload, before=before, local=local, now_ms=now_ms()
         )
+
+    def _guarded(self, task: _Task, broadcast: Tensors, part: Part) -> Dataset:
+        """The records that an exchange is computed from. With [privacy] all of them: noise is its guard."""
+        if task.plan.privacy is not None:
+            return part.data
+        policy = task.policy.policy
+        about = (task.plan, task.method, task.key, broadcast, part.data, policy)
+        data = without_sticking_out(*about, self._reporter, self._device)
+        self._rereleases.check(broadcast, data, policy)
+        return data
 
     def _context(self, task: _Task, part: Part, link: Link) -> ClientContext:
         """What the method gets besides the records; with [privacy], after it was paid for. Raises ``Cancelled`` where
@@ -223,8 +248,11 @@ class ExchangeDesk:
         payload = self._store.runs.payload(finished)
         about = (task.plan, task.method, task.key, payload, part.counts, policy.policy)
         contribution = self._gate.check(*about, records=part.records, masks=terms.masks)
-        if task.plan.privacy is None and self._gate.find(task.key) is None:
-            self._spending.note_unprotected(task.plan, task.key)
+        audited = None
+        if self._gate.find(task.key) is None:
+            audited = self._audit(task, part, contribution)
+            if task.plan.privacy is None and audited.then != "withhold":
+                self._spending.note_unprotected(task.plan, task.key)
         release = self._gate.log(
             task.plan,
             task.method,
@@ -236,10 +264,24 @@ class ExchangeDesk:
             until=iso_time(task.work.deadline_unix_ms - link.clock_ms),
             masks=task.terms.masks,
             guarantee=self._spending.label(task.plan, part, policy.policy),
+            audited=audited,
         )
+        if release.state == "withheld":
+            raise _withheld(release)
         if release.state == "held":
             return self._held(release, task, link)
         return self._send(task, release, leaving(payload, task.terms.masks), link)
+
+    def _audit(self, task: _Task, part: Part, contribution: Contribution) -> Audited:
+        """What the membership audit says of a contribution that is not in the log yet; after a crash it is made anew,
+        and says the same of the same bytes."""
+        policy = task.policy.policy
+
+        def held_out() -> Dataset:
+            return self._spending.held_out(task.plan, policy)
+
+        about = (task.plan, task.method, task.key, contribution, part.data)
+        return self._auditor.audit(*about, held_out, policy.audit)
 
     def _send(self, task: _Task, release: Release, payload: Payload, link: Link) -> Outcome:
         name = f"{task.plan.name}, {task.key}: release {release.number}"
@@ -272,6 +314,13 @@ class ExchangeDesk:
                 release=release.number,
             )
         return Outcome.HELD
+
+
+def _withheld(release: Release) -> AuditError:
+    return AuditError(
+        f"release {release.number} is {STATE_WORDS['withheld']}: {audit_line(release.body)}",
+        hint=f"look closer: fedsecure audit release {release.number}; the coordinator knows no more than that",
+    )
 
 
 def _asks_again(key: ExchangeKey, what: str) -> RemoteProtocolError:

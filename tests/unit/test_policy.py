@@ -72,12 +72,38 @@ def test_asking_for_less_privacy_is_refused_naming_the_rule(bad: Plan, rule: str
 
 
 def test_averages_need_classes_twice_as_large_as_what_they_use() -> None:
-    rules = policy(condensation={"init": ["noise", "avg"]})
+    rules = policy(condensation={"init": ["noise", "avg"], "min_init_n": 5})
     assert rules.violations(plan({"init": "avg", "ipc": 5, "init_n": 5, "min_count": 50})) == []
     broken = rules.violations(plan({"init": "avg", "ipc": 5, "init_n": 5, "min_count": 49}))
     assert len(broken) == 1
     assert "group_rule" in broken[0]
     assert "= 50" in broken[0]
+
+
+def test_averages_are_of_as_many_records_as_the_policy_asks() -> None:
+    few = plan({"init": "avg", "ipc": 1, "init_n": 9, "min_count": 50})
+    assert policy(condensation={"init": ["avg"]}).violations(few) == [
+        "condensation.min_init_n: averages of 9 records (allowed: >= 10)"
+    ]
+
+
+def test_a_class_takes_part_with_twice_as_many_records_as_images_and_what_they_average() -> None:
+    rules = policy(condensation={"init": ["noise", "avg"]})
+    assert rules.class_floor(plan({"ipc": 3})) == 10, "plans.min_records_per_class"
+    assert rules.class_floor(plan({"ipc": 10})) == 20
+    assert rules.class_floor(plan({"ipc": 2, "init": "avg", "init_n": 10})) == 40
+    assert rules.class_floor(plan({"name": "fedavg", "local_steps": 1})) == 10
+    assert policy(condensation={"group_rule": False}).class_floor(plan({"ipc": 10})) == 10
+
+
+def test_what_an_audit_cannot_decide_waits_for_a_person_where_it_compared_with_anybody() -> None:
+    rules = policy().audit
+    assert (rules.before_release, rules.holdout) == ("quick", 0.0)
+    assert (rules.unsure(held_out=True), rules.unsure(held_out=False)) == ("hold", "release")
+    strict = policy(audit={"on_inconclusive": "hold"}).audit
+    assert strict.unsure(held_out=False) == "hold"
+    with pytest.raises(ConfigError, match=r"audit.holdout"):
+        policy(audit={"holdout": 1.0})
 
 
 def test_too_few_records_take_no_part_and_their_number_is_not_told() -> None:

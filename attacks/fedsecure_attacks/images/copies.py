@@ -16,7 +16,7 @@ from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Images
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["average_scan", "copy_scan", "exact_copies", "looks"]
+__all__ = ["average_scan", "copy_scan", "exact_copies", "looks", "nearest", "normed"]
 
 #: Candidates nearest to a released record among which averages are looked for.
 NEAREST = 24
@@ -37,7 +37,7 @@ def looks(x: Images) -> Iterator[Images]:
         yield np.roll(x, step, axis=axis)
 
 
-def _normed(rows: Floats) -> Floats:
+def normed(rows: Floats) -> Floats:
     """Rows without their mean, of length one: brightness and contrast do not count. A constant row stays zero."""
     centred = rows - rows.mean(axis=1, keepdims=True)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
@@ -68,12 +68,12 @@ def copy_scan(seen: Outsider, candidates: Candidates) -> Floats:
     own = candidates.rows.astype(np.float64)
     plain = np.full(len(own), np.inf)
     shape = np.full(len(own), np.inf)
-    normed = _normed(own)
+    plainly = normed(own)
     for look in looks(seen.released.x):
         rows = look.reshape(len(look), -1).astype(np.float64)
         plain = np.minimum(plain, nearest(own, rows))
         if seen.released.x.ndim == 4:
-            shape = np.minimum(shape, nearest(normed, _normed(rows)))
+            shape = np.minimum(shape, nearest(plainly, normed(rows)))
     scale = float(np.sqrt((own**2).sum(axis=1).mean())) or 1.0
     return np.asarray(-np.minimum(plain / scale, shape))
 

@@ -19,6 +19,7 @@ from fedsecure.privacy.costs import affordable_rounds, plan_spends
 from fedsecure.privacy.counting import taking_part_counts
 from fedsecure.privacy.spend import Spend
 from fedsecure.text import counted
+from fedsecure_node.auditing.holdout import HeldOut
 from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.plans.localdata import LocalData
 from fedsecure_node.settings import NodeSettings
@@ -135,12 +136,12 @@ def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float], ta
         raise ConfigError(f"--sigma {wrong[0]:g}: out of range (allowed: > 0 and <= {MOST_SIGMA:g})")
     own, policy = plan.privacy.sigma, _policy(settings)
     data = LocalData(settings.data, lambda lines: None)
-    records = data(plan)
-    counts = taking_part_counts(
-        tuple(int(n) for n in records.counts()), (policy or Policy(format=1)).plans.min_records_per_class
-    )
+    rules = policy or Policy(format=1)
+    held_out = HeldOut(data, settings.holdout)
+    records = held_out.split(plan, rules).rest
+    counts = taking_part_counts(tuple(int(n) for n in records.counts()), rules.class_floor(plan))
     delta, cap, refused = _limits(policy, plan, len(records))
-    history = CostOf(settings.ledger, data).history(plan)
+    history = CostOf(settings.ledger, data, held_out).history(plan)
     asked = {own, *(sigmas or (min(own * factor, MOST_SIGMA) for factor in AROUND))}
     shown = sorted(asked if target is None else asked | {_sigma_for(plan, len(records), counts, target, delta)})
     rows = tuple(_row(with_sigma(plan, sigma), len(records), counts, history, cap, delta) for sigma in shown)

@@ -22,6 +22,7 @@ from fedsecure.privacy.ledger import Ledger
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.text import counted
 from fedsecure_node.assemble import cost_of
+from fedsecure_node.auditing.holdout import HeldOut
 from fedsecure_node.cli.verification import verify_node
 from fedsecure_node.link.connect import own_certificate
 from fedsecure_node.log.budget import check_holds
@@ -133,7 +134,8 @@ def _store(settings: NodeSettings) -> str:
     if not exists(settings.store):
         Witness(settings.identity).check((), partial(verify, public))
         return "not there yet; the first start makes it"
-    for folder in (settings.store, *(settings.store / name for name in ("releases", "policies", "local", "serving"))):
+    inner = ("releases", "policies", "audits", "local", "serving")
+    for folder in (settings.store, *(settings.store / name for name in inner)):
         if exists(folder):
             private_folder(folder)
             _writable(folder)
@@ -221,6 +223,7 @@ class _Records:
         self._lines: list[str] = []
         self._settings, self._plan_file = settings, plan_file
         self._load = LocalData(settings.data, self._lines.extend)
+        self._held_out = HeldOut(self._load, settings.holdout)
 
     def fit(self) -> str:
         """Whether they fit the plan. Raises ``DataError`` naming what does not."""
@@ -230,12 +233,15 @@ class _Records:
     def enough(self) -> str:
         """Whether they are as many as the policy asks for. Raises ``PolicyError``."""
         policy = read_policy(self._settings.policy).policy
-        data = self._load(load_plan(self._plan_file)[0])
-        kept = taking_part(data, policy)
+        plan = load_plan(self._plan_file)[0]
+        split, floor = self._held_out.split(plan, policy), policy.class_floor(plan)
+        data, kept = split.rest, taking_part(split.rest, floor)
         policy.check_records(len(kept))
         line = f"{policy.plans.min_records} or more take part"
+        if len(split.out):
+            line += f"; {counted(len(split.out), 'record')} held out for the audit"
         counts = zip(data.classes, data.counts(), kept.counts(), strict=True)
         out = [f"{name} ({n})" for name, n, k in counts if n > k]
         if not out:
             return line
-        return f"{line}; left out, fewer than {policy.plans.min_records_per_class} records: {printable(', '.join(out))}"
+        return f"{line}; left out, fewer than {floor} records: {printable(', '.join(out))}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,13 +59,18 @@ def release_line(item: Release) -> str:
     images = f", {counted(sum(counts.values()), 'condensed record')}" if counts else ""
     return (
         f"{body['plan']['name']} {item.key}: {body['payload']['bytes']} bytes{_masked(item)}{images}, "
-        f"guarantee {body['guarantee']['label']}, {item.named[:12]}"
+        f"guarantee {body['guarantee']['label']}, {_audited(body)}{item.named[:12]}"
     )
+
+
+def _audited(body: Mapping[str, Any]) -> str:
+    """The audit's word of what has condensed records: of the rest there is nothing to audit."""
+    return f"audit {body['audit']['result']}, " if body["class_counts"] else ""
 
 
 def _masked(item: Release) -> str:
     """What leaves besides, inside a masked sum."""
-    stays = item.state in ("unsummed", "refused", "unsent", "lapsed")
+    stays = item.state in ("unsummed", "withheld", "refused", "unsent", "lapsed")
     return f" and {item.masked_bytes} under masks" if item.is_masked and not stays else ""
 
 

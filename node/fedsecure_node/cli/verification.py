@@ -83,6 +83,9 @@ def verify_store(folder: Path, public_bytes: bytes) -> Verified:
     for release in releases.values():
         for digest, what in ((release.payload, "its bytes"), (kept_digest(release.body), "all of its tensors")):
             _check_file(f"release {release.number}", folder / "releases" / f"{digest}.bin", digest, what)
+        if digest := release.body["audit"].get("report"):
+            path = folder / "audits" / f"{digest}.json"
+            _check_file(f"release {release.number}", path, digest, "the report of its audit")
     for policy, named in _policies(found.records).items():
         _check_file(named, folder / "policies" / f"{policy}.toml", policy, "the policy it was checked against")
     return Verified(found.records, releases, identity_fingerprint(public_bytes))

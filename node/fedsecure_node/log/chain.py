@@ -74,6 +74,7 @@ CHARGED = "charged"
 KINDS = (
     "release",
     "held",
+    "withheld",
     "released",
     "refused",
     "sending",

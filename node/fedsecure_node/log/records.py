@@ -15,6 +15,7 @@ from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.keys import ExchangeKey
+from fedsecure_node.log.audited import Audited
 from fedsecure_node.log.masks import MaskedSum, leaving
 
 __all__ = ["Destination", "class_counts", "learns", "release_body", "tensor_rows"]
@@ -95,7 +96,7 @@ def release_body(
     destination: Destination,
     policy_digest: str,
     guarantee: Guarantee,
-    audit: str,
+    audited: Audited,
     class_floor: int,
     masks: MaskedSum | None = None,
     broadcast: str = "",
@@ -124,7 +125,7 @@ def release_body(
         "policy": policy_digest,
         "min_records_per_class": class_floor,
         "guarantee": guarantee.to_json(),
-        "audit": {"result": audit},
+        "audit": audited.to_json(),
         "learns": learns(schema, masks),
         **secagg,
     }

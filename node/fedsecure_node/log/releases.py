@@ -23,11 +23,11 @@ from fedsecure_node.log.chain import (
     Record,
 )
 
-__all__ = ["STATE_WORDS", "TRANSITIONS", "Release", "advance", "find_release", "fold", "next_state"]
+__all__ = ["NEVER_SENT", "STATE_WORDS", "TRANSITIONS", "Release", "advance", "find_release", "fold", "next_state"]
 
 #: state -> kinds of records that may follow in it, and the state each leads to. What is absent is refused.
 TRANSITIONS: dict[str, dict[str, str]] = {
-    "logged": {"held": "held", "sending": "sending", "unsent": "unsent"},
+    "logged": {"held": "held", "withheld": "withheld", "sending": "sending", "unsent": "unsent"},
     "held": {"released": "cleared", "refused": "refused", "unsent": "unsent"},
     "cleared": {"sending": "sending", "unsent": "unsent"},
     "sending": {"acknowledged": "acknowledged", "lapsed": "lapsed"},
@@ -52,6 +52,7 @@ TRANSITIONS: dict[str, dict[str, str]] = {
     "unsummed": {},
     "unread": {ANNOUNCED: "announced"},  # to a node that left the run and came back
     "unsure": {ANNOUNCED: "announced"},
+    "withheld": {},
     "refused": {},
     "unsent": {},
     "lapsed": {},
@@ -69,14 +70,17 @@ STATE_WORDS = {
     "unsummed": "sent, but for its summed half, which never left",
     "unread": "left under masks, and its exchange is over: no sum with it was read as far as this node knows",
     "unsure": "left under masks, and its exchange is over: a sum with it may have been read: this node confirmed it",
+    "withheld": "withheld: its membership audit found a leak; never sent",
     "refused": "refused by a person: never sent",
     "unsent": "never sent: its exchange ended first",
     "lapsed": "sent in part or whole, without a receipt",
 }
 
 
+#: States of releases of which no byte left.
+NEVER_SENT = ("withheld", "refused", "unsent")
 #: Fields of a release's record that say which contribution it is.
-_BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload", "secagg")
+_BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload", "audit", "secagg")
 #: Kinds that only a release whose summed half goes under masks can have.
 _OF_MASKS = (MASKED, CONFIRMED, UNMASKED, ANNOUNCED, CLOSED)
 #: Kinds that speak of no release.
@@ -134,7 +138,7 @@ class Release:
         """Bytes that left of it, or will: its payload, and its masked vectors once for each session that they left in,
         or for the one that they wait for."""
         sessions = sum(1 for event in self.events if event.kind == MASKED)
-        waits = not sessions and self.state not in ("unsummed", "unsent", "refused")
+        waits = not sessions and self.state not in ("unsummed", *NEVER_SENT)
         return int(self.body["payload"]["bytes"]) + (sessions + waits) * self.masked_bytes
 
     @property

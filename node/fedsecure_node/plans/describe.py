@@ -15,6 +15,7 @@ from fedsecure.plan.privacy import DPSGDSettings, ReleaseSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.policy import Policy
 from fedsecure.schema import Axis, Schema, TensorSpec
+from fedsecure_node.plans.audit_words import audit_lines
 from fedsecure_node.plans.departures import departure_lines
 from fedsecure_node.plans.masked_words import mask_lines, sum_words
 from fedsecure_node.plans.private_words import guarantee_line, private_words
@@ -203,7 +204,8 @@ def _verdict(plan: Plan, policy: Policy | None, fault: str, spending: Sequence[s
         if rule not in _rules(plan):
             yield f"  - NO  {line}"
     hold = "every release waits for a person" if policy.release.hold else "releases leave without waiting for a person"
-    yield floor_words(policy.plans.min_records_per_class)
+    yield floor_words(policy.class_floor(plan))
+    yield from audit_lines(plan, policy)
     yield f"records: with fewer than {policy.plans.min_records} in the other classes, this node does not take part"
     yield (
         f"at the gate: at most {human_bytes(policy.release.max_bytes)} a release, "
@@ -217,8 +219,8 @@ def _rules(plan: Plan) -> list[str]:
         rules += [
             f"condensation.{r}"
             for r in (
-                "init", "max_ipc", "min_records_per_class", "group_rule", "fresh_queries", "max_networks",
-                "max_logit_clip",
+                "init", "max_ipc", "min_records_per_class", "group_rule", "min_init_n", "fresh_queries",
+                "max_networks", "max_logit_clip",
             )
             if r != "max_logit_clip" or plan.method.name == "fedaf"
         ]  # fmt: skip

@@ -12,7 +12,6 @@ from fedsecure.data.dataset import Dataset
 from fedsecure.data.settings import AnySource
 from fedsecure.errors import DataError
 from fedsecure.plan import Plan
-from fedsecure.policy import Policy
 from fedsecure.tensors import Array
 
 __all__ = ["FittingData", "IdentifiedData", "LoadData", "LocalData", "taking_part"]
@@ -33,11 +32,12 @@ class IdentifiedData(Protocol):
         ...
 
 
-def taking_part(data: Dataset, policy: Policy, counts: Array | None = None) -> Dataset:
-    """``data`` without the records of classes below ``plans.min_records_per_class``, in the same order: all that a
-    method may see of it. The classes keep their names and places; ``data`` itself when no class is below. ``counts``,
-    int64 (num_classes,): what the floor is held against in place of the exact counts, for a private plan."""
-    few = (data.counts() if counts is None else counts) < policy.plans.min_records_per_class  # (num_classes,)
+def taking_part(data: Dataset, floor: int, counts: Array | None = None) -> Dataset:
+    """``data`` without the records of classes of fewer than ``floor`` (``Policy.class_floor``), in the same order: all
+    that a method may see of it. The classes keep their names and places; ``data`` itself when no class is below.
+    ``counts``, int64 (num_classes,): what the floor is held against in place of the exact counts, for a private
+    plan."""
+    few = (data.counts() if counts is None else counts) < floor  # (num_classes,)
     out = few[data.y]  # (n,)
     return data.subset(np.flatnonzero(~out)) if out.any() else data
 

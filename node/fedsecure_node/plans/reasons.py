@@ -20,6 +20,9 @@ __all__ = ["forbidden", "public_reason", "rules_in"]
 
 _DIVERGED = re.compile(r"^training diverged: tensor ([A-Za-z0-9._-]{1,200}): ")
 _TENSOR = re.compile(r"^tensor ([A-Za-z0-9._-]{1,200}): ")
+_DECIDED = re.compile(r"^release \d+ is refused by a person: ")
+#: Rules that speak of the records themselves, or of one that is no longer there.
+_OF_RECORDS = {"release.min_changed_records", "broadcast.max_left_out"}
 _RULE = re.compile(r"(?:^|[ ;])((?:plans|condensation|release|broadcast|prediction|privacy)\.[a-z_]+): ")
 
 
@@ -40,14 +43,15 @@ def public_reason(error: Exception, stage: str) -> str:
     text = str(error)
     if isinstance(error, RemoteProtocolError):
         return f"{stage}: {text}"
-    if isinstance(error, PolicyError):
+    is_rule = isinstance(error, PolicyError)
+    if isinstance(error, AuditError) or (is_rule and (_DECIDED.match(text) or _OF_RECORDS & set(rules_in(text)))):
+        return f"{stage}: the institution withholds its release"  # neither who decided it, nor why
+    if is_rule:
         return f"{stage}: {forbidden(rules_in(text))}"
     if isinstance(error, SecAggError):
         return f"{stage}: secure aggregation: {parse_abort(abort_bytes(error)).detail}"
     if isinstance(error, PrivacyBudgetExceeded):
         return f"{stage}: the privacy budget of the institution's data set does not pay for it"
-    if isinstance(error, AuditError):
-        return f"{stage}: the membership audit forbids it"
     if isinstance(error, DataError) and (diverged := _DIVERGED.match(text)):
         return f"{stage}: training diverged: tensor {diverged.group(1)} is not finite or out of the schema's range"
     tensor = _TENSOR.match(text)

@@ -11,6 +11,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.task import NumericColumn, TableTask
 from fedsecure.privacy.labels import guarantee_words
 from fedsecure.tensors import Array, Tensors
+from fedsecure_node.log.audited import audit_words
 from fedsecure_node.log.chain import ANNOUNCED, CONFIRMED, UNMASKED
 from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.releases import Release
@@ -81,7 +82,8 @@ def _what(page: Page, release: Release, plan: Plan) -> None:
 def _protection(page: Page, body: Any) -> None:
     page.heading("What protects the records in it")
     page.text(f"Guarantee: {guarantee_words(body['guarantee'])}", note=True)
-    page.text(f"Membership audit: {body['audit']['result']}.")
+    for line in audit_words(body):
+        page.text(line)
     page.text(f"Checked against the policy with SHA-256 {body['policy']}.")
     if "min_records_per_class" in body:
         page.text(f"{floor_words(body['min_records_per_class'])}.")

@@ -17,6 +17,7 @@ from fedsecure.policy import Policy
 from fedsecure.privacy.accounting import epsilon
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.privacy.spend import Spend, merged
+from fedsecure_node.auditing.holdout import HeldOut
 from fedsecure_node.plans.localdata import IdentifiedData
 from fedsecure_node.spending.purse import Limits, limits_of
 
@@ -91,10 +92,10 @@ def whole_cost(
 class CostOf:
     """What plans cost this node's data set, with what the ledger says that it spent; charges and holds nothing."""
 
-    def __init__(self, ledger: Path, data: IdentifiedData) -> None:
-        self._path, self._data = ledger, data
+    def __init__(self, ledger: Path, data: IdentifiedData, held_out: HeldOut | None = None) -> None:
+        self._path, self._data, self._held_out = ledger, data, held_out or HeldOut(data)
         self._known: dict[tuple[object, ...], Cost] = {}
-        self._records: dict[str, int] = {}
+        self._records: dict[tuple[str, float], int] = {}
         self._data_sets: dict[str, str] = {}
         self._histories: dict[tuple[object, ...], tuple[Spend, ...]] = {}
 
@@ -104,9 +105,10 @@ class CostOf:
         if plan.privacy is None:
             return None
         digest = plan.digest()
-        if digest not in self._records:  # once: a daemon asks again and again, and another task would be loaded anew
-            self._records[digest] = len(self._data(plan))
-        records, history = self._records[digest], self.history(plan)
+        asked = (digest, policy.audit.holdout)
+        if asked not in self._records:  # once: a daemon asks again and again, and another task would be loaded anew
+            self._records[asked] = len(self._held_out.split(plan, policy).rest)
+        records, history = self._records[asked], self.history(plan)
         known = (digest, policy.privacy, records, history)
         if known not in self._known:
             self._known = {known: whole_cost(plan, policy, records, history)} | dict(list(self._known.items())[:16])

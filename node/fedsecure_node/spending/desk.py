@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedsecure.data.dataset import Dataset
 from fedsecure.errors import DataError, PolicyError
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure.privacy.counting import counted_once, taking_part_counts
 from fedsecure.privacy.entries import Entry
 from fedsecure.privacy.labels import NONE, Guarantee
+from fedsecure_node.auditing.holdout import HeldOut
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.plans.localdata import IdentifiedData, taking_part
 from fedsecure_node.progress import Reporter
@@ -33,12 +35,15 @@ __all__ = ["SpendingDesk"]
 class SpendingDesk:
     """Between runs, records and ledger."""
 
-    def __init__(self, store: Store, purse: Purse, reporter: Reporter, *, data: IdentifiedData) -> None:
+    def __init__(
+        self, store: Store, purse: Purse, reporter: Reporter, *, data: IdentifiedData, held_out: HeldOut | None = None
+    ) -> None:
         self._store = store
         self._purse = purse
         self._reporter = reporter
         self._data = data
-        self._cost = CostOf(purse.path, data)
+        self._held_out = held_out or HeldOut(data)
+        self._cost = CostOf(purse.path, data, self._held_out)
 
     def broken(self, plan: Plan, policy: Policy) -> tuple[str, ...]:
         """The rules on spending that a plan would break if it began now, in words; none for a run that has begun: what
@@ -49,9 +54,9 @@ class SpendingDesk:
     def admit(self, plan: Plan, policy: Policy) -> None:
         """Raise the reason for which a run of ``plan`` cannot be joined: the records, too few of them, the budget, or
         another daemon that works on them. Otherwise this process holds the data set from now on."""
-        data = self._data(plan)
+        data = self._held_out.split(plan, policy).rest
         if plan.privacy is None:
-            plain_part(data, policy)
+            plain_part(data, plan, policy)
             return
         policy.check_records(len(data))
         cost = None if self._store.runs.find(plan.digest()) is not None else self._cost(plan, policy)
@@ -63,9 +68,9 @@ class SpendingDesk:
     def part(self, plan: Plan, digest: str, policy: Policy) -> Part:
         """The records that take part in a run. A private one counts them once: charged, noted, drawn, and kept before
         it is used. Raises what ``admit`` does, and ``DataError`` when they are not those that the run counted."""
-        data = self._data(plan)
+        data = self._held_out.split(plan, policy).rest
         if plan.privacy is None:
-            return plain_part(data, policy)
+            return plain_part(data, plan, policy)
         data_set = self._purse.hold(self._data.digests(plan))
         counted = self._store.counts.find(digest)
         if counted is None:
@@ -76,28 +81,33 @@ class SpendingDesk:
                 f" {counted.data_set[:12]}, now {data_set[:12]})",
                 hint="put them back as they were, or leave the run: a new one counts anew",
             )
-        counts = np.array(taking_part_counts(counted.counts, policy.plans.min_records_per_class), np.int64)
+        floor = policy.class_floor(plan)
+        counts = np.array(taking_part_counts(counted.counts, floor), np.int64)
         if not counts.any():
             raise PolicyError(
                 "plans.min_records_per_class: by noisy counts no class has enough records",
                 hint="take part with more records, or set another plans.min_records_per_class in policy.toml",
             )
         policy.check_records(int(counts.sum()))
-        return Part(taking_part(data, policy, counts), counts, len(data), data_set)
+        return Part(taking_part(data, floor, counts), counts, len(data), data_set)
+
+    def held_out(self, plan: Plan, policy: Policy) -> Dataset:
+        """The records that take part in no run."""
+        return self._held_out.split(plan, policy).out
 
     def _count(self, plan: Plan, digest: str, policy: Policy, data_set: str) -> Counted:
         from fedsecure.privacy.costs import count_spend
         from fedsecure.privacy.noise import noise_source
 
         assert plan.privacy is not None
-        data = self._data(plan)
+        data = self._held_out.split(plan, policy).rest
         before = self._purse.ledger().history(data_set)
         limits = limits_of(policy, len(data))
         key = ExchangeKey(digest, 0, 0, 0, COUNTING)
         self._told(plan, key, self._purse.pay(data_set, (count_spend(plan.privacy),), limits, plan, key))
         noisy = counted_once(data.counts(), plan.privacy, noise_source(plan.privacy.noise))
         kept = self._store.counts.keep(digest, Counted(data_set, noisy), now_ms())
-        counts = taking_part_counts(kept.counts, policy.plans.min_records_per_class)
+        counts = taking_part_counts(kept.counts, policy.class_floor(plan))
         if any(counts):  # what the plan costs may depend on them
             whole_cost(plan, policy, len(data), before, counts).check()
         return kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fedsecure.data.dataset import Dataset
+from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure.tensors import Array
 from fedsecure_node.plans.localdata import taking_part
@@ -25,8 +26,8 @@ class Part:
     data_set: str = ""
 
 
-def plain_part(data: Dataset, policy: Policy) -> Part:
+def plain_part(data: Dataset, plan: Plan, policy: Policy) -> Part:
     """Of a plan without [privacy]: exact counts. Raises ``PolicyError`` when too few records take part."""
-    kept = taking_part(data, policy)
+    kept = taking_part(data, policy.class_floor(plan))
     policy.check_records(len(kept))
     return Part(kept, kept.counts(), len(kept))

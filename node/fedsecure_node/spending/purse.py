@@ -25,6 +25,7 @@ from fedsecure.privacy.spend import Spend, merged
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry
 from fedsecure_node.log.releaselog import ReleaseLog
+from fedsecure_node.log.releases import NEVER_SENT
 
 __all__ = ["COUNTING", "Limits", "Purse", "limits_of"]
 
@@ -105,7 +106,7 @@ class Purse:
         which records, nobody knows; these are taken to be among them."""
         if any(entry.what.node == self._node for entry in self.ledger().entries()):
             return
-        left = [release for release in self._log.releases().values() if release.state not in ("refused", "unsent")]
+        left = [release for release in self._log.releases().values() if release.state not in NEVER_SENT]
         last = {release.key.plan: release for release in left}
         for release in last.values():
             what = self._what(str(release.body["plan"]["name"]), None, release.key)

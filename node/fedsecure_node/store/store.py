@@ -4,12 +4,14 @@
 trusted manifests of cohorts, sessions of masked sums, marks of what went into them, the log's signed head), ``local/``
 (local state, never leaves), ``serving/`` (shared parameters of runs that are over, to answer queries with),
 ``releases/`` (the exact bytes that left or wait to, and whole contributions of which a half leaves under masks),
-``policies/`` (each policy that a release or an answer was checked against) and ``releases.jsonl`` (the signed log).
+``audits/`` (reports of membership audits; they never leave), ``policies/`` (each policy that a release or an answer was
+checked against) and ``releases.jsonl`` (the signed log).
 Everything is durable before it is acknowledged to anyone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Self
 from fedsecure.errors import ConfigError, StoreError
 from fedsecure.files import exists, faults, private_folder, remove_unfinished, write_durably
 from fedsecure_node.log.chain import Head
+from fedsecure_node.store.answerbook import AnswerBook
 from fedsecure_node.store.countbook import CountBook
 from fedsecure_node.store.database import Database
 from fedsecure_node.store.markbook import MarkBook
@@ -75,7 +78,9 @@ class Store:
         self.refusals = RefusalBook(self.database)
         self.sessions = SessionBook(self.database)
         self.marks = MarkBook(self.database)
+        self.answers = AnswerBook(self.database)
         self._policies = private_folder(folder / "policies")
+        self._audits = private_folder(folder / "audits")
         self._place, self._file = _identity(folder), _identity(self.database.path)
 
     @property
@@ -109,9 +114,23 @@ class Store:
 
     def keep_policy(self, digest: str, text: bytes) -> None:
         """Keep the policy that a release was checked against, under its SHA-256."""
-        path = self._policies / f"{digest}.toml"
+        path = self.policy_path(digest)
         if not exists(path):
             write_durably(path, text)
+
+    def policy_path(self, digest: str) -> Path:
+        """Where the policy that something was checked against lies."""
+        return self._policies / f"{digest}.toml"
+
+    def keep_audit(self, report: bytes) -> str:
+        """Keep the report of an audit under its SHA-256 (hex), which is returned; on the disk by then."""
+        digest = hashlib.sha256(report).hexdigest()
+        write_durably(self.audit_path(digest), report)
+        return digest
+
+    def audit_path(self, digest: str) -> Path:
+        """Where the report of an audit lies."""
+        return self._audits / f"{digest}.json"
 
     def clean(self) -> None:
         """Remove what a crash left half written. Only for the one daemon of this store."""

@@ -116,10 +116,11 @@ def test_statistics_show_their_matrices_and_no_sheet(node, make_release):
 def release_for(node, plan, method, key, contribution):
     from fedsecure.privacy.labels import NONE
     from fedsecure.wire.codec import encode_contribution
+    from fedsecure_node.log.audited import Audited
 
     body = release_body(
         plan, key, encode_contribution(contribution), contribution, method.schema(key.exchange),
-        destination=node.destination, policy_digest="p" * 64, guarantee=NONE, audit="not audited",
+        destination=node.destination, policy_digest="p" * 64, guarantee=NONE, audited=Audited(),
         class_floor=10,
     )  # fmt: skip
     return Release(5, "acknowledged", "2026-01-01T00:00:00Z", "hospital-a", "h" * 64, body)

@@ -264,7 +264,7 @@ def test_a_record_tells_what_where_and_under_which_policy(full):
     assert body["destination"] == {"address": "localhost:1", "certificate": "SHA256:aa"}
     assert body["policy"] == hashlib.sha256(full.settings.policy.read_bytes()).hexdigest()
     assert body["guarantee"] == {"label": "none"}
-    assert body["audit"] == {"result": "not audited"}
+    assert body["audit"] == {"result": "not audited", "reason": "", "then": "leave"}
     images = next(t for t in body["tensors"] if t["name"] == "images")
     assert (images["half"], images["shape"], images["bytes"]) == ("released", [4, 1, 8, 8], 1024)
     assert images["min"] < images["max"]

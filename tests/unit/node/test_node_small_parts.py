@@ -54,7 +54,7 @@ def test_pauses_grow_to_a_bound_and_stop_at_once():
         (PolicyError("plan x: is not approved"), "the institution does not allow it"),
         (PolicyError("/etc/policy.toml: no policy"), "the institution does not allow it"),
         (PrivacyBudgetExceeded("epsilon 3 of 2"), "does not pay for it"),
-        (AuditError("advantage 0.4"), "the membership audit forbids it"),
+        (AuditError("advantage 0.4"), "the institution withholds its release"),
         (RemoteProtocolError("broadcast: tensor w: missing"), "broadcast: tensor w: missing"),
         (ConfigError("/etc/secret"), "failed at the node (ConfigError)"),
         (ValueError("patient 12"), "failed at the node (a fault)"),
