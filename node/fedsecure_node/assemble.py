@@ -34,6 +34,7 @@ from fedsecure_node.serving.keeping import ServingKeeper
 from fedsecure_node.serving.models import Models
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.spending.affordable import CostOf
+from fedsecure_node.spending.answers import AnswerLabels
 from fedsecure_node.spending.desk import SpendingDesk
 from fedsecure_node.spending.purse import Purse
 from fedsecure_node.store.store import Store
@@ -171,11 +172,18 @@ def _desks(
         threads=settings.compute.threads or 1,
     )
     keeper = ServingKeeper(store, reporter, watch=watch, build_method=build)
-    return Desks(store, gate, plans, exchanges, legs, keeper, _queries(settings, store, log, reporter, build, device))
+    queries = _queries(settings, store, log, purse, reporter, build, device)
+    return Desks(store, gate, plans, exchanges, legs, keeper, queries)
 
 
 def _queries(
-    settings: NodeSettings, store: Store, log: ReleaseLog, reporter: Reporter, build: BuildMethod, device: str
+    settings: NodeSettings,
+    store: Store,
+    log: ReleaseLog,
+    purse: Purse,
+    reporter: Reporter,
+    build: BuildMethod,
+    device: str,
 ) -> QueryDesk:
     """What the thread that answers queries works with: its own models and watch of the policy."""
     watch = PolicyWatch(settings.policy)
@@ -198,6 +206,7 @@ def _queries(
         node=settings.node,
         device=device,
         signer=lambda: own_signer(files()),
+        guarantee_of=AnswerLabels(purse, store.counts, log),
     )
     return QueryDesk(
         answerer,

@@ -17,6 +17,7 @@ from fedsecure.privacy.accounting import default_delta, epsilon
 from fedsecure.privacy.calibration import sigma_for, with_sigma
 from fedsecure.privacy.costs import affordable_rounds, plan_spends
 from fedsecure.privacy.counting import taking_part_counts
+from fedsecure.privacy.shares import SharedHistory, mechanism_of, shared_noise_of
 from fedsecure.privacy.spend import Spend
 from fedsecure.text import counted
 from fedsecure_node.auditing.holdout import HeldOut
@@ -38,12 +39,14 @@ MOST_SIGMA = 1e6
 @dataclass(frozen=True, slots=True)
 class Row:
     """What the plan costs with noise multiplier ``sigma``. ``epsilon``: of all its rounds; ``total``: with what was
-    spent before. ``rounds``: how many the cap would pay for, ``None`` without one."""
+    spent before. ``rounds``: how many the cap would pay for, ``None`` without one. ``local``: of a plan whose noise a
+    cohort shares, what holds of ``epsilon`` if more nodes collude than it allows for."""
 
     sigma: float
     epsilon: float
     total: float
     rounds: int | None
+    local: float | None
 
     def cells(self) -> tuple[str, ...]:
         """For people."""
@@ -52,11 +55,14 @@ class Row:
             _told(self.epsilon),
             _told(self.total),
             "-" if self.rounds is None else str(self.rounds),
+            *(() if self.local is None else (_told(self.local),)),
         )
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; an epsilon without bound is ``null``."""
-        return {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        told = {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        local = told.pop("local")
+        return told if self.local is None else {**told, "epsilon_local": local}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,9 @@ class DpTable:
     def lines(self) -> list[str]:
         """For people."""
         plan, cap = self.plan, "the policy sets no cap" if self.cap is None else f"the policy's cap is {self.cap:g}"
+        shared = shared_noise_of(self.privacy, len(set(plan.cohort.nodes)))
         header = ("sigma", "epsilon of the plan", "with what was spent", f"rounds within the cap (of {plan.rounds})")
+        header = header if shared is None else (*header, "if more collude")
         table = [header, *(row.cells() for row in self.rows)]
         widths = [max(len(line[column]) for line in table) for column in range(len(header))]
         marks = [" ", *("*" if row.sigma == self.privacy.sigma else " " for row in self.rows)]
@@ -90,10 +98,12 @@ class DpTable:
                 for mark, line in zip(marks, table, strict=True)
             ),
             "* the plan's own. Counting the classes, once a run, is in every row.",
+            *(() if shared is None else (f"mixing weights: epsilon is so if {shared.words}.",)),
         ]
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
+        shared = shared_noise_of(self.privacy, len(set(self.plan.cohort.nodes)))
         return {
             "name": self.plan.name,
             "digest": self.plan.digest(),
@@ -107,6 +117,7 @@ class DpTable:
             "spent": _finite(self.spent),
             "cap": self.cap,
             "refused": list(self.refused),
+            "trust": None if shared is None else shared.words,
             "costs": [row.to_json() for row in self.rows],
         }
 
@@ -192,4 +203,14 @@ def _row(
     assert plan.privacy is not None
     whole = plan_spends(plan, records, counts)
     rounds = None if cap is None else affordable_rounds(plan, records, counts, history, cap, delta)
-    return Row(plan.privacy.sigma, epsilon(whole, delta), epsilon((*history, *whole), delta), rounds)
+    total = epsilon((*history, *whole), delta)
+    return Row(plan.privacy.sigma, epsilon(whole, delta), total, rounds, _local(plan, whole, delta))
+
+
+def _local(plan: Plan, whole: Sequence[Spend], delta: float) -> float | None:
+    assert plan.privacy is not None
+    nodes, shared = len(set(plan.cohort.nodes)), SharedHistory()
+    for spend in whole:
+        shared.add((spend,), mechanism_of(plan.privacy, nodes, (spend,)))
+    found = shared.trust(delta, epsilon)
+    return None if found is None else found.epsilon_local

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedsecure.commands.output import JsonOption, emit_json, say
 from fedsecure.text import counted
@@ -38,6 +39,11 @@ def _line(entry: Entry) -> str:
     run = body["plan"]["name"] or body["plan"]["digest"][:12]
     line = f"{who}: {counted(body['records'], 'record')}, {run}, {body['form']}, "
     if entry.answered:
-        return line + f"answered, guarantee {body['guarantee']['label']}, {body['answer']['sha256'][:12]}"
+        return line + f"answered, guarantee {_label(body['guarantee'])}, {body['answer']['sha256'][:12]}"
     more = f" ({body['unlogged']} more before it)" if body["unlogged"] else ""
     return line + f"refused: {body['reason']}{more}"
+
+
+def _label(guarantee: Mapping[str, Any]) -> str:
+    label = str(guarantee["label"])
+    return f"{label} ({guarantee['epsilon']:.4g}, {guarantee['delta']:.3g})" if label == "dp" else label

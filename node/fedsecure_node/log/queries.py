@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from fedsecure.errors import FedSecureError, ReleaseLogError
 from fedsecure.plan import Plan
-from fedsecure.privacy.labels import NONE
+from fedsecure.privacy.labels import NONE, Guarantee
 from fedsecure.text import printable
 from fedsecure_node.log.chain import PREDICTION, PREDICTION_REFUSED, Record
 from fedsecure_node.log.records import Destination
@@ -79,15 +79,23 @@ def _claimed(text: str) -> str:
 
 
 def prediction_body(
-    asked: Asked, plan: Plan, digest: str, *, answer_sha256: str, answer_bytes: int, policy: str, where: Destination
+    asked: Asked,
+    plan: Plan,
+    digest: str,
+    *,
+    answer_sha256: str,
+    answer_bytes: int,
+    policy: str,
+    where: Destination,
+    guarantee: Guarantee = NONE,
 ) -> Mapping[str, Any]:
     """The ``prediction`` record's own fields. ``answer_…``: of the answer as the analyst reads it, before it is sealed;
-    ``policy``: SHA-256 of the policy that allowed it."""
+    ``policy``: SHA-256 of the policy that allowed it; ``guarantee``: what may be said of the answer."""
     return {
         **asked.to_json(plan, digest),
         "answer": {"sha256": answer_sha256, "bytes": answer_bytes},
         "policy": policy,
-        "guarantee": NONE.to_json(),
+        "guarantee": guarantee.to_json(),
         "destination": {"address": where.address, "certificate": where.certificate},
     }
 

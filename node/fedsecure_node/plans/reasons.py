@@ -9,6 +9,7 @@ from fedsecure.errors import (
     AuditError,
     DataError,
     FedSecureError,
+    LocalProtocolError,
     PolicyError,
     PrivacyBudgetExceeded,
     RemoteProtocolError,
@@ -23,6 +24,7 @@ _TENSOR = re.compile(r"^tensor ([A-Za-z0-9._-]{1,200}): ")
 _DECIDED = re.compile(r"^release \d+ is refused by a person: ")
 #: Rules that speak of the records themselves, or of one that is no longer there.
 _OF_RECORDS = {"release.min_changed_records", "broadcast.max_left_out"}
+_IN_USE = re.compile(r"^data set [0-9a-f]{1,64}: another daemon")
 _RULE = re.compile(r"(?:^|[ ;])((?:plans|condensation|release|broadcast|prediction|privacy)\.[a-z_]+): ")
 
 
@@ -54,6 +56,8 @@ def public_reason(error: Exception, stage: str) -> str:
         return f"{stage}: the privacy budget of the institution's data set does not pay for it"
     if isinstance(error, DataError) and (diverged := _DIVERGED.match(text)):
         return f"{stage}: training diverged: tensor {diverged.group(1)} is not finite or out of the schema's range"
+    if isinstance(error, LocalProtocolError) and _IN_USE.match(text):
+        return f"{stage}: another daemon of the institution works on its records; this one takes no part"
     tensor = _TENSOR.match(text)
     if isinstance(error, DataError) and tensor:
         return f"{stage}: tensor {tensor.group(1)} is not what the plan's schema allows"

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from fedsecure.crypto.sealing import SealingKey
 from fedsecure.crypto.statements import Signer
 from fedsecure.errors import FedSecureError, NodeUnreachable, PolicyError, ReleaseLogError, StoreError
+from fedsecure.plan import Plan
 from fedsecure.prediction.answers import encode_prediction, encode_refusal
 from fedsecure.prediction.queries import Query
+from fedsecure.privacy.labels import NONE, Guarantee
 from fedsecure.text import counted
 from fedsecure.wire.v1 import prediction_pb2 as pb
 from fedsecure_node.link.connect import Link
@@ -42,7 +44,8 @@ class _Tools:
 class Answerer:
     """Answers one query after the other; everything that it says of records is in the log first. For one thread.
 
-    ``signer``: who signs answers in the plain form, by the node's files as they are now; raises ``StoreError``."""
+    ``signer``: who signs answers in the plain form, by the node's files as they are now; raises ``StoreError``.
+    ``guarantee_of``: what may be said now of an answer about a plan, by its digest."""
 
     def __init__(
         self,
@@ -55,8 +58,10 @@ class Answerer:
         node: str,
         device: str,
         signer: Callable[[], Signer],
+        guarantee_of: Callable[[Plan, str], Guarantee] = lambda plan, digest: NONE,
     ) -> None:
         self._use = _Tools(store, log, models, admission)
+        self._guarantee_of = guarantee_of
         self._reporter = reporter
         self._node = node
         self._device = device
@@ -135,6 +140,7 @@ class Answerer:
             answer_bytes=len(data),
             policy=admitted.policy.digest,
             where=link.destination,
+            guarantee=self._guarantee_of(admitted.plan, query.run),
         )
         record = self._use.log.append(PREDICTION, body, only_if=lambda _: None)
         self._reporter.say(

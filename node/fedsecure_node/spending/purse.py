@@ -110,7 +110,7 @@ class Purse:
         last = {release.key.plan: release for release in left}
         for release in last.values():
             what = self._what(str(release.body["plan"]["name"]), None, release.key)
-            self.ledger().note_unprotected(data_set, what)
+            self._note(data_set, what)
 
     def pay(self, data_set: str, costs: Sequence[Spend], limits: Limits, plan: Plan, key: ExchangeKey) -> Entry:
         """Charge, then log. On return both are on the disk, and what they pay for may be computed. Raises
@@ -137,7 +137,11 @@ class Purse:
     def note_unprotected(self, digests: Callable[[], Sequence[bytes]], plan: Plan, key: ExchangeKey) -> None:
         """Note in the ledger, if there is one, that a release without a guarantee is made of these records."""
         if self.is_there:
-            self.ledger().note_unprotected(self.ledger().data_set(digests()), self._what(plan.name, None, key))
+            self._note(self.ledger().data_set(digests()), self._what(plan.name, None, key))
+
+    def _note(self, data_set: str, what: ChargedFor) -> None:
+        """In the ledger and, as all of its entries, in the log: an older copy without it is found out."""
+        log_entry(self._log, self.ledger().note_unprotected(data_set, what))
 
     def _what(
         self, name: str, privacy: AnyPrivacySettings | None, key: ExchangeKey, mechanism: str = "none"

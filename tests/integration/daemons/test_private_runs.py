@@ -115,6 +115,7 @@ def test_a_second_daemon_and_a_plan_that_cannot_be_finished_are_refused(federati
     assert "Traceback" not in f.log("node-1")
     refusals = f.wait(lambda: f.status(twice)["nodes"]["refused"])
     assert set(refusals) == {"node-1"}
+    assert "another daemon of the institution works on its records" in refusals["node-1"]
     f.stop("node-1")
 
     long = private_plan(

@@ -174,3 +174,23 @@ def test_the_noise_for_an_epsilon_is_shown_beside_the_plans(site):
     assert 1.49 < found["epsilon"] <= 1.5
     said = site.type(path, "--epsilon", "0.001", code=3).err
     assert "--epsilon 0.001: no sigma reaches it" in said
+
+
+def test_noise_that_a_cohort_shares_shows_what_holds_if_more_collude(site):
+    cohort = 'secagg = "required"\n[task]', '[cohort]\nmin_nodes = 3\nnodes = ["a", "b", "c"]\n[privacy]'
+    settings = 'parametrisation = "explicit"\ncomponents = 2'
+    path, more = site.folder / "plan.toml", 'batch = 185\nmixing_sigma = 4.0\nshares = "distributed"'
+    text = PLAN.format(method="fedspm", settings=settings, kind="dp-sgd", sigma=2.0, more=more)
+    path.write_text(text.replace("[task]", cohort[0]).replace("[privacy]", cohort[1]), encoding="utf-8")
+    told = json.loads(site.type(path, "--json")[0])
+    assert told["trust"] == "at most 1 of 3 nodes collude with the coordinator"
+    plan, delta = load_plan(path)[0], 1 / 1850
+    assert [row["epsilon"] < row["epsilon_local"] for row in told["costs"]] == [True] * 6
+    spends = plan_spends(plan, 185, COUNTS)
+    shares = plan.privacy.shared_noise(3)
+    alone = [Spend(shares.local_sigma(s.sigma), 1.0, s.steps) if s.sigma == 4.0 else s for s in spends]
+    (own,) = [row for row in told["costs"] if row["sigma"] == 2.0]
+    assert own["epsilon_local"] == pytest.approx(epsilon(alone, delta))
+    out = site.type(path).out
+    assert "if more collude" in out
+    assert "mixing weights: epsilon is so if at most 1 of 3 nodes collude" in out

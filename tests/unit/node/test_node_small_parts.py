@@ -12,6 +12,7 @@ from fedsecure.errors import (
     AuditError,
     ConfigError,
     DataError,
+    LocalProtocolError,
     PolicyError,
     PrivacyBudgetExceeded,
     RemoteProtocolError,
@@ -58,6 +59,11 @@ def test_pauses_grow_to_a_bound_and_stop_at_once():
         (RemoteProtocolError("broadcast: tensor w: missing"), "broadcast: tensor w: missing"),
         (ConfigError("/etc/secret"), "failed at the node (ConfigError)"),
         (ValueError("patient 12"), "failed at the node (a fault)"),
+        (
+            LocalProtocolError("data set 0a12bc34de56: another daemon (process 93) on this machine computes on it"),
+            "another daemon of the institution works on its records; this one takes no part",
+        ),
+        (LocalProtocolError("data set 0a12bc34de56 is 12"), "failed at the node (LocalProtocolError)"),
     ],
 )
 def test_what_a_coordinator_is_told(error, told):

@@ -19,6 +19,7 @@ from fedsecure.method import Prediction
 from fedsecure.prediction.answers import decode_outcome
 from fedsecure.prediction.queries import answer_info, make_query, query_info
 from fedsecure.prediction.signed import read_answer
+from fedsecure.privacy.labels import NONE
 from fedsecure.schema import Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
@@ -187,7 +188,7 @@ def make_answerer(node: Any, pki: Pki) -> Any:
     """A node's answering part as a daemon that has just started has it."""
     import io
 
-    def make() -> Any:
+    def make(guarantee_of: Any = lambda plan, digest: NONE) -> Any:
         method = routed(type(node.method))
         out = io.StringIO()
         log = open_log(node.store, node.settings)
@@ -199,7 +200,7 @@ def make_answerer(node: Any, pki: Pki) -> Any:
         )  # fmt: skip
         answerer = Answerer(
             node.store, log, PlainReporter(out), models=models, admission=admission, node="hospital-a", device="cpu",
-            signer=lambda: pki.signers["hospital-a"],
+            signer=lambda: pki.signers["hospital-a"], guarantee_of=guarantee_of,
         )  # fmt: skip
         return Serving(node, pki, method, log, answerer, Link(None, node.destination, 0, 1000), out)
 

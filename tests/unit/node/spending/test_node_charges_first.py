@@ -182,6 +182,7 @@ def test_a_release_without_a_guarantee_is_noted_beside_a_ledger(site, plan_of):
     site.desk.note_unprotected(plain, site.key(plain))
     (noted,) = site.purse.ledger().unprotected(part.data_set)
     assert (noted.what.name, noted.what.mechanism) == ("plain", "none")
+    assert noted.hash in site.log.charges(), "an older copy of the ledger that lacks it is found out"
     site.desk.pay(plan, site.key(plan), part, policy)
     label = site.desk.label(plan, part, policy)
     assert label.unprotected == 1
@@ -220,6 +221,7 @@ def test_what_was_released_before_there_was_a_ledger_is_noted_first(site, plan_o
     site.desk.admit(plan, policy)
     (noted,) = site.purse.ledger().entries()
     assert (noted.kind, noted.what.name) == ("unprotected", "plain")
+    assert set(site.log.charges()) == {noted.hash}
     site.again().admit(plan, policy)
     assert len(site.purse.ledger().entries()) == 1
 
