@@ -1,0 +1,89 @@
+"""``fedsecure audit spm``: what the summed parameters of a run tell of one node's members."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedsecure.commands.output import JsonOption, fail_with, note, say
+from fedsecure.errors import AuditError, ConfigError, DataError, RunAborted
+
+if TYPE_CHECKING:
+    from fedsecure_attacks.spm.audit import SpmAudit
+
+__all__ = ["spm"]
+
+#: Of a plan that is missing or is not what it should be.
+USAGE = 2
+
+
+def spm(
+    plan: Annotated[Path, typer.Argument(help="Plan file with a [simulation] table.", readable=False)],
+    node: Annotated[str | None, typer.Option(help="Whose members; else the smallest node's.")] = None,
+    halves: Annotated[int, typer.Option(min=4, max=1000, help="Runs, each with a random half of its records.")] = 8,
+    observed: Annotated[int, typer.Option(min=1, max=100, help="Rounds of each that are attacked, at most.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Of the halves and all else that the audit draws.")] = 0,
+    cache: Annotated[Path | None, typer.Option(help="Folder in which runs are kept.", readable=False)] = None,
+    max_tpr: Annotated[
+        float, typer.Option(min=0, max=1, help="Accepted true-positive rate at a false one of 0.01.")
+    ] = 0.02,
+    max_auc: Annotated[float, typer.Option(min=0.5, max=1, help="Accepted area under the curve.")] = 0.55,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.json; made if absent.", readable=False)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train random halves of one node's records again, and tell members by updates, sums, routing head and model.
+
+    For FedSPM, FedDRM and FedAvg. Exit code: 0 no leak detected, 10 leak, 11 inconclusive, 12 invalid, 2 a plan that is
+    missing or wrong.
+    """
+    from fedsecure_attacks.cli_canaries import write_report
+    from fedsecure_attacks.planned import load_run
+    from fedsecure_attacks.spm.audit import SpmProfile, audit_spm
+    from fedsecure_attacks.spm.results import spm_report
+    from fedsecure_attacks.strictjson import dump
+    from fedsecure_attacks.verdict import Thresholds
+
+    def progress(what: str, done: int, of: int) -> None:
+        if not as_json:
+            note(f"{what} {done} of {of}")
+
+    profile = SpmProfile(node, halves, observed, seed, Thresholds(tpr=max_tpr, auc=max_auc))
+    try:
+        loaded, dealt = load_run(plan)
+        audit = audit_spm(loaded, dealt, profile, cache, progress)
+        text = dump(spm_report(audit))
+        write_report(out, text)
+    except (AuditError, ConfigError, DataError, RunAborted) as error:
+        raise typer.Exit(fail_with(type(error).__name__, str(error), error.hint, USAGE)) from None
+    if as_json:
+        typer.echo(text, nl=False)
+    else:
+        _tell(audit)
+    raise typer.Exit(audit.verdict.word.exit_code)
+
+
+def _tell(audit: SpmAudit) -> None:
+    from fedsecure_attacks.spm.results import theory_of
+    from fedsecure_attacks.statistics.roc import Rate
+    from fedsecure_attacks.statistics.theory import auc_of
+
+    say(f"{audit.verdict.word.value}: {audit.verdict.reason}")
+    for control in audit.controls:
+        say(f"control {control.name}: {'as it must be' if control.passed else 'FAILED'}: {control.said}")
+    for line in audit.notes:
+        say(f"note: {line}")
+    say(f"{'attack':<30}{'area':>7}{'95 %':>16}{'TPR at FPR 0.01':>18}{'tail p':>10}")
+    for result in audit.results:
+        rate = f"{result.tpr.value:.3f}" if isinstance(result.tpr, Rate) else "not measurable"
+        between = f"{result.interval.low:.3f}..{result.interval.high:.3f}"
+        masked = "  (masked)" if result.name in audit.hidden else ""
+        say(f"{result.name:<30}{result.auc:>7.3f}{between:>16}{rate:>18}{result.tail.p:>10.1e}{masked}")
+    for name, effect in theory_of(audit).items():
+        say(f"theory, {name}: d' {effect:.3f}, area {auc_of(effect):.3f}")
+    if "moments_cosine" in audit.measured:
+        say(
+            f"routing head: the mean of features that it implies has a cosine of {audit.measured['moments_cosine']:.2f}"
+            f" with the members' own, and is off by {audit.measured['moments_gap']:.2f} of it"
+        )

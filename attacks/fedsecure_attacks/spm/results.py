@@ -1,0 +1,76 @@
+"""The report of ``audit spm``, strict JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fedsecure import __version__
+from fedsecure_attacks.mechanism.scoring import PRIMARY
+from fedsecure_attacks.spm.audit import SpmAudit
+from fedsecure_attacks.statistics.roc import Rate
+from fedsecure_attacks.statistics.theory import auc_of, tpr_of
+from fedsecure_attacks.strictjson import SCHEMA_VERSION, attack_json
+
+__all__ = ["spm_report", "theory_of"]
+
+#: Points of a theory curve, from this false-positive rate to 1.
+POINTS, LEAST_FPR = 41, 1e-3
+
+
+def spm_report(audit: SpmAudit) -> dict[str, Any]:
+    """The report. The same plan, records, seed and halves give the same bytes."""
+    effects = theory_of(audit)
+    fprs = [round(f, 9) for f in np.geomspace(LEAST_FPR, 1.0, POINTS).tolist()]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": __version__,
+        "mode": "spm",
+        "verdict": audit.verdict.word.value,
+        "reason": audit.verdict.reason,
+        "exit_code": audit.verdict.word.exit_code,
+        "primary": PRIMARY,
+        "plan": audit.plan,
+        "plan_sha256": audit.plan_sha256,
+        "inputs_sha256": audit.inputs,
+        "counts": audit.counts,
+        "notes": list(audit.notes),
+        "controls": {c.name: {"passed": c.passed, "found": c.said} for c in audit.controls},
+        "attacks": {result.name: attack_json(result) for result in audit.results},
+        "threat_model": "T3",
+        "surface": "summed update",
+        "hidden_by_masks": list(audit.hidden),
+        "people": _people(audit),
+        "roc": {
+            name: {key: list(getattr(a.curve, key)) for key in ("fpr", "tpr", "low", "high")}
+            for name, a in audit.attacks.items()
+        },
+        "theory": {
+            name: {"fpr": fprs, "tpr": [round(v, 9) for v in tpr_of(effect, fprs).tolist()]}
+            for name, effect in effects.items()
+        },
+        "measured": {
+            **audit.measured,
+            "areas_by_theory": {name: auc_of(effect) for name, effect in effects.items()},
+        },
+    }  # fmt: skip
+
+
+def theory_of(audit: SpmAudit) -> dict[str, float]:
+    """Effect sizes d' of mean gradients: as the members' exact mean was attacked, and by the closed form
+    sqrt(d_eff / n) with the effective rank of gradients, for the node's n records and for those of all nodes."""
+    found = {} if audit.effect is None else {"exact mean gradient": audit.effect}
+    rank, members = audit.measured["effective_rank"], audit.counts["members_a_half"]
+    found["closed form, node"] = math.sqrt(rank / members)
+    found["closed form, sum"] = math.sqrt(rank / (members * audit.measured["nodes"]))
+    return found
+
+
+def _people(audit: SpmAudit) -> dict[str, Any]:
+    """Members of one run who are told at the accepted false-positive rate."""
+    primary = audit.attacks[PRIMARY].tpr
+    members = audit.counts["members_a_half"]
+    exposed = round(primary.value * members) if isinstance(primary, Rate) else None
+    return {"exposed": exposed, "of": members, "confidence": 0.95}
