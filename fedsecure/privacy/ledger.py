@@ -82,17 +82,14 @@ class Ledger:
 
     def entries(self, data_set: str | None = None) -> tuple[Entry, ...]:
         """The entries in their order; of those that count for ``data_set``, if one is given. Raises ``StoreError`` when
-        one is not as it was written."""
-        if data_set is None:
-            found = self._file.rows("SELECT hash FROM entries ORDER BY counter")
-        else:
-            members = json.dumps([row.id for row in self.sharing(data_set)])
-            found = self._file.rows(
-                "SELECT hash FROM entries WHERE data_set IN (SELECT value FROM json_each(?)) ORDER BY counter",
-                (members,),
-            )
+        one is not as it was written. Whose an entry is says what its hash is over, and no column beside it."""
+        found = self._file.rows("SELECT hash FROM entries ORDER BY counter")
         self._read([hash_ for (hash_,) in found if hash_ not in self._verified])
-        return tuple(self._verified[hash_] for (hash_,) in found)
+        every = tuple(self._verified[hash_] for (hash_,) in found)
+        if data_set is None:
+            return every
+        members = {row.id for row in self.sharing(data_set)}
+        return tuple(entry for entry in every if entry.data_set in members)
 
     def data_sets(self) -> tuple[DataSetRow, ...]:
         """All data sets, the oldest first."""

@@ -83,8 +83,8 @@ class DpTable:
         """For people."""
         plan, cap = self.plan, "the policy sets no cap" if self.cap is None else f"the policy's cap is {self.cap:g}"
         shared = shared_noise_of(self.privacy, len(set(plan.cohort.nodes)))
-        header = ("sigma", "epsilon of the plan", "with what was spent", f"rounds within the cap (of {plan.rounds})")
-        header = header if shared is None else (*header, "if more collude")
+        rounds, last = f"rounds within the cap (of {plan.rounds})", () if shared is None else ("if more collude",)
+        header: tuple[str, ...] = ("sigma", "epsilon of the plan", "with what was spent", rounds, *last)
         table = [header, *(row.cells() for row in self.rows)]
         widths = [max(len(line[column]) for line in table) for column in range(len(header))]
         marks = [" ", *("*" if row.sigma == self.privacy.sigma else " " for row in self.rows)]

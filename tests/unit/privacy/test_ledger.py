@@ -174,6 +174,22 @@ def test_entries_are_neither_changed_nor_removed(ledger: Ledger) -> None:
     assert charge(ledger, data_set).epsilon_after == 6  # who read it before knows better
 
 
+def test_an_entry_counts_for_whom_its_hash_names(ledger: Ledger) -> None:
+    """A column beside it is as easily changed by hand as it is left out of a hash."""
+    data_set, apart = ledger.data_set(records("a")), ledger.data_set(records("z"))
+    entry = charge(ledger, data_set, 5)
+    with sqlite3.connect(ledger.path) as by_hand:
+        by_hand.execute("DROP TRIGGER entries_keep")
+        by_hand.execute("UPDATE entries SET data_set = ?", (apart,))
+    by_hand.close()
+    with Ledger(ledger.path) as changed:
+        assert changed.missing([entry.hash]) == set(), "the log has nothing to say"
+        assert changed.history(data_set) == (Spend(1.0, 1.0, 5),)
+        assert changed.history(apart) == ()
+        with pytest.raises(PrivacyBudgetExceeded):
+            charge(changed, data_set, 5, cap=9)
+
+
 def test_what_is_put_back_keeps_its_number_where_it_can(ledger: Ledger, tmp_path: Path) -> None:
     data_set = ledger.data_set(records("a"))
     known = [charge(ledger, data_set, n) for n in (1, 2, 3)]
