@@ -18,7 +18,7 @@ from fedsecure_attacks.verdict import Control
 __all__ = ["CellStore", "cell_key"]
 
 #: Raised whenever the same shadows give other results: a store of before is then not read.
-SCORES_VERSION = 1
+SCORES_VERSION = 2
 #: The most bytes of a cell's file.
 MOST_BYTES = 16 << 20
 

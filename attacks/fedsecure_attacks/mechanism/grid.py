@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -12,10 +13,12 @@ from fedsecure_attacks.mechanism.makers import AnySetting
 from fedsecure_attacks.mechanism.setting import Setting
 from fedsecure_attacks.mechanism.sweepfile import CURVES, Curve, Init, SweepSettings
 
-__all__ = ["Cell", "deployed_cells", "exact_cell", "left_out", "matched_cells", "shared_residual"]
+__all__ = ["Cell", "deployed_cells", "exact_cell", "left_out", "matched_cells", "shared_residual", "steps_for"]
 
 #: Digits that a residual for all cells is rounded to: it is a level to aim at.
 DIGITS = 3
+#: How much longer than as deployed, and what part of that, a federated run may take to match as closely as others.
+MOST_LONGER, LEAST_SHARE = 2, 8
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ def shared_residual(sweep: SweepSettings, reached: dict[Cell, float]) -> float |
 
 
 def matched_cells(sweep: SweepSettings, residual: float | None) -> list[Cell]:
-    """Those without noise, condensed until all match as closely."""
+    """Those without noise, condensed until all match as closely. Of federated runs, whose steps are fixed beforehand,
+    the steps are found by ``sweep.run_sweep`` instead."""
     if CURVES[1] not in sweep.grid.curves or residual is None:
         return []
     return [
@@ -115,3 +119,26 @@ def matched_cells(sweep: SweepSettings, residual: float | None) -> list[Cell]:
         for cell in deployed_cells(sweep)
         if not cell.setting.sigma
     ]
+
+
+def steps_for(cell: Cell, reached: Callable[[FederatedSetting], float]) -> Cell:
+    """``cell`` of federated runs with the fewest steps, by factors of two within ``MOST_LONGER`` and ``LEAST_SHARE``,
+    that come to its residual by what a setting ``reached``; or the most, where none does. From then on it is a setting
+    like others: each of its runs takes as many steps."""
+    setting = cell.setting
+    assert isinstance(setting, FederatedSetting)
+    level, plain = setting.residual, replace(setting, residual=0.0)
+
+    def with_steps(steps: int) -> FederatedSetting:
+        return replace(plain, steps=steps)
+
+    steps = plain.steps
+    if reached(plain) > level:
+        while steps < MOST_LONGER * plain.steps:
+            steps *= 2
+            if reached(with_steps(steps)) <= level:
+                break
+        return Cell(cell.curve, with_steps(steps))
+    while steps // 2 >= max(1, plain.steps // LEAST_SHARE) and reached(with_steps(steps // 2)) <= level:
+        steps //= 2
+    return Cell(cell.curve, with_steps(steps))

@@ -21,7 +21,7 @@ from fedsecure_attacks.mechanism.results import CellResult
 from fedsecure_attacks.mechanism.scoring import PRIMARY
 from fedsecure_attacks.mechanism.setting import Setting
 from fedsecure_attacks.mechanism.sweep import Finished
-from fedsecure_attacks.mechanism.sweepfile import SweepSettings
+from fedsecure_attacks.mechanism.sweepfile import CURVES, SweepSettings
 from fedsecure_attacks.statistics.intervals import Interval
 from fedsecure_attacks.statistics.power import people_needed
 from fedsecure_attacks.statistics.roc import NotMeasurable, Rate, precision_at_prior
@@ -130,17 +130,28 @@ def _notes(audit: MechanismAudit) -> list[str]:
     if sweep.fast:
         return ["nothing was condensed: exact class means are the ceiling of what tracing means can tell of any set"]
     notes = left_out(sweep)
-    if levels := sorted({one.cell.setting.residual for one in audit.cells if one.cell.setting.residual}):
-        words = " and ".join(f"{level:g}" for level in levels)
-        missed = [o for o in audit.cells if o.cell.setting.residual and o.result.residual > o.cell.setting.residual]
-        notes.append(
-            f"matched residual: every set is condensed until its squared distance is at most {words}, or for eight "
-            "times the steps" + (f"; {len(missed)} cells end above it" if missed else "")
-        )
+    notes += _about_residual(audit)
     notes += _guarantees(audit)
     notes.append(f"the audit's networks are {sweep.condensation.width} wide and sets take {sweep.condensation.steps} "
                  "steps: what is deployed may be larger")  # fmt: skip
     return notes
+
+
+def _about_residual(audit: MechanismAudit) -> list[str]:
+    matched = [one for one in audit.cells if one.cell.curve == CURVES[1]]
+    if not matched:
+        return []
+    if audit.sweep.federated is not None:
+        return [
+            "matched residual: as many steps (by factors of two) as the first run needs to come to the median of what "
+            "cells come to as deployed; the residual of each says how well that went"
+        ]
+    level = matched[0].cell.setting.residual
+    missed = sum(one.result.residual > level for one in matched)
+    return [
+        f"matched residual: every set is condensed until its squared distance is at most {level:g}, or for eight times "
+        "the steps" + (f"; {missed} of {len(matched)} cells end above it" if missed else "")
+    ]
 
 
 def _guarantees(audit: MechanismAudit) -> list[str]:

@@ -43,6 +43,9 @@ __all__ = [
 
 #: The endpoint of the mechanism audit.
 PRIMARY = "combined"
+#: The same from condensed images alone, where more is seen: mean logits do not depend on the number of images.
+IMAGES_ONLY = "combined-images"
+_NOT_IMAGES = ("mean-logits", "soft-labels")
 #: Fewer shadows than this calibrate nothing.
 LEAST_SHADOWS = 4
 
@@ -139,13 +142,13 @@ def attack_shadows(
     unseen = []
     for number in range(len(strangers)):
         found = work.scores(len(shadows) + number)
-        unseen.append({**found, PRIMARY: combine(found, plain, [s.inside for s in shadows])})
+        unseen.append({**found, **_combinations(found, plain, [s.inside for s in shadows])})
         progress(len(shadows) + number + 1, len(shadows) + len(strangers))
     targets = []
     for number, scores in enumerate(plain):
         known = [i for i in range(len(shadows)) if i != number]
-        combined = combine(scores, [plain[i] for i in known], [shadows[i].inside for i in known])
-        targets.append(Scored({**scores, PRIMARY: combined}, shadows[number].inside))
+        combined = _combinations(scores, [plain[i] for i in known], [shadows[i].inside for i in known])
+        targets.append(Scored({**scores, **combined}, shadows[number].inside))
     return Attacked(targets, unseen, work.accuracy)
 
 
@@ -234,6 +237,16 @@ def _accuracy(network: Network, w: Parameters, test: Labelled) -> float:
         logits = outputs(network, w, torch.tensor(test.x[at : at + CHUNK]))[1]
         right += int((logits.argmax(dim=1).numpy() == test.y[at : at + CHUNK]).sum())
     return right / len(test)
+
+
+def _combinations(
+    target: Mapping[str, Floats], known: Sequence[Mapping[str, Floats]], inside: Sequence[Mask]
+) -> dict[str, Floats]:
+    found = {PRIMARY: combine(target, known, inside)}
+    images = [name for name in target if not name.startswith(_NOT_IMAGES)]
+    if len(images) < len(target):
+        found[IMAGES_ONLY] = combine({name: target[name] for name in images}, known, inside)
+    return found
 
 
 def combine(target: Mapping[str, Floats], known: Sequence[Mapping[str, Floats]], inside: Sequence[Mask]) -> Floats:

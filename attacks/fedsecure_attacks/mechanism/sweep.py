@@ -8,13 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from fedsecure.errors import AuditError
+from fedsecure_attacks.federated.setting import FederatedSetting
 from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.mechanism.audit import audit_people, frames_of
 from fedsecure_attacks.mechanism.cache import ShadowCache
 from fedsecure_attacks.mechanism.ceiling import ExactMeans, audit_exact_means
 from fedsecure_attacks.mechanism.cells import CellStore, cell_key
 from fedsecure_attacks.mechanism.costs import Clock, attack_cost, shadow_cost
-from fedsecure_attacks.mechanism.grid import Cell, deployed_cells, matched_cells, shared_residual
+from fedsecure_attacks.mechanism.grid import Cell, deployed_cells, matched_cells, shared_residual, steps_for
 from fedsecure_attacks.mechanism.makers import AnySetting, Shadows
 from fedsecure_attacks.mechanism.people import People
 from fedsecure_attacks.mechanism.results import CellResult
@@ -99,7 +100,9 @@ def run_sweep(
     if needed:
         found = _run(base, cells, jobs, backend, watch, clock, total, 0)
     level = shared_residual(sweep, {f.cell: f.result.residual for f in found})
-    matched = _run(base, matched_cells(sweep, level), jobs, backend, watch, clock, total, len(found))
+    matched = _run(
+        base, _fitted(base, matched_cells(sweep, level), jobs, backend), jobs, backend, watch, clock, total, len(found)
+    )
     return [*(found if wanted else []), *matched]
 
 
@@ -142,6 +145,24 @@ def _run(
             watch.moved(clock)
             watch.finished(found[cell], before + len(found), total)
     return [found[cell] for cell in cells]
+
+
+def _fitted(base: _Sweep, cells: list[Cell], jobs: int, backend: Backend) -> list[Cell]:
+    """``cells``, of federated runs with the steps that the first shadow needs, in their order."""
+    if base.sweep.federated is None or not cells:
+        return cells
+    found = dict(all_of(_fit, [_Attack(base, cell) for cell in cells], jobs, backend))
+    return [found[cell] for cell in cells]
+
+
+def _fit(task: _Attack) -> tuple[Cell, Cell]:
+    base = task.base
+
+    def reached(setting: FederatedSetting) -> float:
+        cache = ShadowCache(base.folder / "shadows")
+        return Shadows(base.people, setting, base.sweep.seed, cache).shadow(0).residual
+
+    return task.cell, steps_for(task.cell, reached)
 
 
 def _condense(task: _Condense) -> tuple[float, bool]:
