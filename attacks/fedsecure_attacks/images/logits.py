@@ -17,7 +17,7 @@ from fedsecure.models import Parameters
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import FedAFSettings
 from fedsecure_attacks.broadcast import logits_under, side_by_side
-from fedsecure_attacks.embedding import Embedding
+from fedsecure_attacks.embedding import RIDGE, Embedding
 from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.images.tracing import centred_on, trace
 from fedsecure_attacks.observation import Coordinator, OtherNode, require
@@ -28,6 +28,11 @@ __all__ = ["LogitsFrame", "difference_tracing", "mean_logit_tracing", "single_pe
 
 #: The smallest soft label that is told from zero.
 LEAST_LABEL = 1e-30
+#: Share of the mean eigenvalue that is added to every one where means are exact: nothing but the people themselves
+#: hides a member then, and the smallest directions, in which rounds differ, tell most.
+EXACT_RIDGE = 0.001
+#: Nobody's part in a mean is guessed to be smaller than this.
+LEAST_SHARE = 1e-4
 #: Two means closer than this (in logits) are one.
 SAME = 1e-5
 
@@ -48,7 +53,8 @@ class LogitsFrame:
         parts = tuple(_kept(logits_under(plan, w), plain) for w in models)
         scales = tuple(1.0 / _spread(embed(population.x), population) for embed in parts)
         scaled = tuple(_scaled(embed, scale) for embed, scale in zip(parts, scales, strict=True))
-        return cls(scales, Frame.of(population, side_by_side(scaled)), plain)
+        ridge = EXACT_RIDGE if plan.privacy is None else RIDGE
+        return cls(scales, Frame.of(population, side_by_side(scaled), share=ridge), plain)
 
     def means(self, v: Sequence[Floats | None], held: Sequence[Sequence[int]]) -> dict[int, Floats]:
         """M - mu of each class (T * C,) from mean logits ``v`` (C, C) of every round, rows of the ``held`` classes;
@@ -114,17 +120,27 @@ def soft_label_tracing(seen: Coordinator, candidates: Candidates, *, knows_pool:
 
 def difference_tracing(seen: OtherNode, candidates: Candidates) -> Floats:
     """Scores (n,) of membership in the other nodes' records, of two nodes the other's: the average less one's own part.
-    How many records they have of a class is not known, and taken to be as many as one has oneself."""
+    How many records they have of a class is not sent; it is guessed."""
     require(seen, OtherNode)
     frame = LogitsFrame.of(seen.plan, seen.models, seen.own)
-    values, many = np.unique(seen.own.y, return_counts=True)
     v, held = [], []
     for average, own in zip(seen.global_logits, seen.own_logits, strict=True):
         others, known = others_logits(average, own, seen.nodes)
         v.append(others)
         held.append(known)
-    counts = dict(zip(values.tolist(), many.tolist(), strict=True))
-    return _traced(frame, candidates, frame.means(v, held), counts, False)
+    moved = frame.means(v, held)
+    return _traced(frame, candidates, moved, {c: guessed_count(frame.frame, c, m) for c, m in moved.items()}, False)
+
+
+def guessed_count(frame: Frame, c: int, moved: Floats) -> int:
+    """How many people of class ``c`` the mean M is of, by M - mu (D,): a mean of n lies 1 / n as far from mu, squared,
+    as a person does. mu is a mean of about as many people as were held out. 1 at least."""
+    rows = frame.held_out.get(c, np.zeros((0, len(moved))))
+    person = float((frame.whitener.apply(rows) * rows).sum(axis=1).mean()) if len(rows) else 0.0
+    if person <= 0:
+        return 1
+    size = float((frame.whitener.apply(moved[None])[0] * moved).sum()) / person * (1 + 1 / len(rows)) - 1 / len(rows)
+    return max(1, round(1 / max(size, LEAST_SHARE)))
 
 
 def others_logits(average: Floats, own: Floats, nodes: int) -> tuple[Floats, tuple[int, ...]]:
