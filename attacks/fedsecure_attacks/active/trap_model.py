@@ -30,7 +30,7 @@ RATE = 1e-2
 #: What a target's logit is drawn towards; only its ratio to the others' spread counts.
 HEIGHT = 10.0
 #: Added to the spread of the population, and weight of the height against the ratio.
-_LEAST_SPREAD, _PULL = 1e-3, 1e-2
+_LEAST_SPREAD, _PULL = 0.05, 0.1
 #: What the two balancing units of a forged network hold: they alone make the layer norm, which is constant then.
 BALANCE = 100.0
 

@@ -72,6 +72,11 @@ CREATE TABLE IF NOT EXISTS unmasked (
   experiment TEXT NOT NULL, purpose TEXT NOT NULL, model BLOB NOT NULL, survivors TEXT NOT NULL,
   PRIMARY KEY (experiment, purpose, model)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS record_sets (id TEXT PRIMARY KEY, marks BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS answered (
+  model TEXT NOT NULL, record_set TEXT NOT NULL REFERENCES record_sets (id), run TEXT NOT NULL,
+  PRIMARY KEY (model, record_set, run)
+) STRICT;
 CREATE TABLE IF NOT EXISTS marks (mark TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY (mark, run)) STRICT;
 """
 
