@@ -28,7 +28,7 @@ class AuditRules(Settings):
 
     before_release: Literal["off", "quick"] = "quick"
     holdout: float = Field(0.0, ge=0, le=0.9)
-    max_tpr: float = Field(0.02, ge=0.01, le=1)
+    max_tpr: float = Field(0.02, gt=0.01, le=1)
     max_auc: float = Field(0.55, ge=0.5, le=1)
     min_power: float = Field(0.8, ge=0, lt=1)
     on_inconclusive: Inconclusive | None = None

@@ -31,7 +31,7 @@ def files(
     reference: Annotated[
         Path | None, typer.Option(help="Further people of the population; else half of the non-members are used.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything that is drawn.")] = 0,
     max_tpr: Annotated[
         float, typer.Option(min=0, max=1, help="Accepted true-positive rate at a false one of 0.01.")
     ] = 0.02,
@@ -62,9 +62,9 @@ def files(
     from fedsecure_attacks.strictjson import dump, files_report
     from fedsecure_attacks.verdict import Thresholds
 
-    profile = Profile(seed=seed, thresholds=Thresholds(tpr=max_tpr, auc=max_auc, n_min=min_class))
     asked = _Asked(members, nonmembers, released, reference, out, with_record_ids, with_private_images, scores)
     try:
+        profile = Profile(seed=seed, thresholds=Thresholds(tpr=max_tpr, auc=max_auc, n_min=min_class))
         shown = _shown(asked)
         audit, pools = _audited(asked, profile, shown, quiet=as_json)
         report = files_report(audit)

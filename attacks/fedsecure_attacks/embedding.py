@@ -6,12 +6,14 @@ is what condensation does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+from fedsecure.errors import AuditError
 from fedsecure.models import Parameters, outputs
 from fedsecure.models.convnet import ConvNet
 from fedsecure.models.initialisation import draw_parameters
@@ -21,12 +23,16 @@ from fedsecure.randomness import torch_generator
 from fedsecure_attacks.records import Images
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["Embedding", "Whitener", "blocks", "family", "pixels", "random_networks"]
+__all__ = ["Embedding", "Whitener", "blocks", "column_scales", "family", "pixels", "random_networks", "values_of"]
 
 #: (n, *shape) -> (n, D).
 Embedding = Callable[[Images], Floats]
 #: Records of one forward pass.
 CHUNK = 512
+#: Images with a side below this are strips: nothing is left of them after a block of the ConvNet.
+NARROW = 4
+#: Standard deviations beyond which a table's value is as far as any.
+_FAR = 1e6
 #: Width of the audit's networks, and how many there are: the audit profile.
 WIDTH, NETWORKS = 32, 8
 #: Share of the mean eigenvalue that is added to every one.
@@ -38,12 +44,27 @@ def pixels(x: Images) -> Floats:
     return x.reshape(len(x), -1).astype(np.float64)
 
 
+def column_scales(population: Images) -> Floats:
+    """What the values of a record (d,) are divided by before they are compared: the standard deviation of a table's
+    columns, one where a column is constant; one for pixels."""
+    if population.ndim != 2:
+        return np.ones(int(np.prod(population.shape[1:])))
+    spread = pixels(population).std(axis=0)
+    return np.where(spread > 0, spread, 1.0)
+
+
+def values_of(population: Images) -> Embedding:
+    """The records themselves, a table's columns on one scale."""
+    scales = column_scales(population)
+    return lambda x: pixels(x) / scales
+
+
 def family(shape: tuple[int, ...], num_classes: int, width: int = WIDTH) -> Network:
     """A network (on the meta device) for records of ``shape``: the ConvNet of condensation with as many blocks as leave
-    4 pixels and more a side, or an MLP for rows."""
+    4 pixels and more a side, or an MLP for rows and for strips."""
     with torch.device("meta"):
-        if len(shape) == 1:
-            return MLP(shape[0], num_classes, (4 * width,), None)
+        if len(shape) == 1 or min(shape[1:]) < NARROW:
+            return MLP(math.prod(shape), num_classes, (4 * width,), None)
         return ConvNet((shape[0], shape[1], shape[2]), num_classes, blocks(shape), width)
 
 
@@ -55,21 +76,35 @@ def blocks(shape: tuple[int, ...]) -> int:
     return depth
 
 
-def random_networks(shape: tuple[int, ...], num_classes: int, seed: int, count: int = NETWORKS) -> Embedding:
-    """Concatenated features of ``count`` random networks, each scaled to its dimension."""
+def random_networks(
+    shape: tuple[int, ...], num_classes: int, seed: int, count: int = NETWORKS, population: Images | None = None
+) -> Embedding:
+    """Concatenated features of ``count`` random networks, each scaled to its dimension. ``population``: of a table,
+    whose columns are standardised by it. Raises ``AuditError`` for records whose features are not finite."""
     network = family(shape, num_classes)
     drawn = [draw_parameters(network, torch_generator(seed, "embedding", i)) for i in range(count)]
-    return lambda x: _features(network, drawn, x)
+    if population is None or len(shape) != 1:
+        return lambda x: _features(network, drawn, x)
+    mean, scales = pixels(population).mean(axis=0), column_scales(population)
+
+    def standardised(x: Images) -> Floats:
+        moved = np.clip((pixels(x) - mean) / scales, -_FAR, _FAR)
+        return _features(network, drawn, moved.astype(np.float32))
+
+    return standardised
 
 
 def _features(network: Network, drawn: Sequence[Parameters], x: Images) -> Floats:
     parts = []
     with torch.no_grad():
-        for at in range(0, len(x), CHUNK):
+        for at in range(0, max(1, len(x)), CHUNK):
             part = torch.tensor(x[at : at + CHUNK])
             row = [outputs(network, parameters, part)[0].double() for parameters in drawn]
             parts.append(torch.cat(row, dim=1) / np.sqrt(len(drawn)))
-    return np.asarray(torch.cat(parts).numpy())
+    found = np.asarray(torch.cat(parts).numpy())
+    if wrong := int((~np.isfinite(found)).any(axis=1).sum()):
+        raise AuditError(f"{wrong} of {len(x)} records have values too large for the networks that compare them")
+    return found
 
 
 @dataclass(frozen=True, eq=False)

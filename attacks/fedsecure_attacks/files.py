@@ -18,7 +18,7 @@ from scipy.stats import hypergeom
 
 from fedsecure.errors import AuditError
 from fedsecure_attacks import controls
-from fedsecure_attacks.embedding import pixels, random_networks
+from fedsecure_attacks.embedding import random_networks, values_of
 from fedsecure_attacks.evidence import Gathered, Shown, gather
 from fedsecure_attacks.images.copies import average_scan, copy_scan, exact_copies
 from fedsecure_attacks.images.frame import Frame
@@ -172,8 +172,8 @@ def _population(reference: Labelled | None, nonmembers: Labelled, notes: list[st
 def _frames(given: _Given, members: Labelled, nonmembers: Labelled, reference: Labelled) -> dict[str, Frame]:
     classes = int(max(part.y.max() for part in (members, nonmembers, reference, given.released))) + 1
     profile = given.profile
-    embed = random_networks(members.x.shape[1:], max(2, classes), profile.seed, profile.networks)
-    return {"networks": Frame.of(reference, embed), "pixels": Frame.of(reference, pixels)}
+    embed = random_networks(members.x.shape[1:], max(2, classes), profile.seed, profile.networks, reference.x)
+    return {"networks": Frame.of(reference, embed), "pixels": Frame.of(reference, values_of(reference.x))}
 
 
 def _certain_copies(copies: int, by_chance: int, inside: Flags, notes: list[str]) -> int:
@@ -207,7 +207,7 @@ def _scores(
     run("mean-tracing-pixels", lambda: mean_tracing(seen, candidates, raw))
     run(PRIMARY, lambda: _calibrated(seen, candidates, networks, found["mean-tracing"]))
     run("nearest-neighbour", lambda: raw_neighbour(seen, candidates, networks.embed))
-    run("nearest-neighbour-pixels", lambda: raw_neighbour(seen, candidates, pixels))
+    run("nearest-neighbour-pixels", lambda: raw_neighbour(seen, candidates, raw.embed))
     run("image-likelihood", lambda: _best_group(seen, candidates, raw))
     if profile.with_loss:
         run("loss", lambda: loss_attack(seen, candidates, profile.seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from fedsecure.data.npz import read_arrays
 from fedsecure.errors import DataError
 from fedsecure.files import shown
-from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.records import MOST_CLASSES, Labelled
 
 __all__ = ["load_labelled"]
 
-#: The most bytes of one array: 4 GiB.
-MOST_BYTES = 4 << 30
+#: The most bytes of one array: 1 GiB. Some copies of it are computed with.
+MOST_BYTES = 1 << 30
+#: The most values of one record: those of a colour image of 256 by 256, and some more.
+MOST_FEATURES = 1 << 18
 
 
 def load_labelled(path: Path, name: str) -> Labelled:
@@ -37,6 +40,18 @@ def load_labelled(path: Path, name: str) -> Labelled:
         raise DataError(
             f"{where}: array 'y' is {y.dtype} {list(y.shape)} where {len(x)} records need whole numbers [{len(x)}]",
             hint="one class number a record",
+        )
+    if x.dtype.itemsize > 8 or (features := math.prod(x.shape[1:])) > MOST_FEATURES:
+        raise DataError(
+            f"{where}: array 'x' is {x.dtype} {list(x.shape)} (allowed: float64, {MOST_FEATURES} values a record)",
+            hint="make images smaller: attacks compare whole records",
+        )
+    if not features:
+        raise DataError(f"{where}: array 'x' is {list(x.shape)}: its records hold no value")
+    if len(y) and (int(y.min()) < 0 or int(y.max()) >= MOST_CLASSES):
+        raise DataError(
+            f"{where}: array 'y' has labels from {y.min()} to {y.max()} (allowed: 0 to {MOST_CLASSES - 1})",
+            hint="number the classes from 0",
         )
     with np.errstate(over="ignore"):
         values = x.astype(np.float32)

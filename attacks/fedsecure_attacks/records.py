@@ -8,6 +8,7 @@ attack is handed candidates without it.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,8 @@ __all__ = ["Candidates", "Labelled", "Pools", "without_twins"]
 
 Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
+#: A network has an output for each class: labels are class numbers, and no identifiers.
+MOST_CLASSES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +42,14 @@ class Labelled:
             raise AuditError(f"{self.name}: records {list(self.x.shape)} do not go with labels {list(self.y.shape)}")
         if wrong := int((~np.isfinite(self.x)).sum()):
             raise AuditError(f"{self.name}: array x holds {wrong} values that are not finite")
-        if len(self.y) and int(self.y.min()) < 0:
-            raise AuditError(f"{self.name}: array y holds negative labels")
+        if len(self.y) and (int(self.y.min()) < 0 or int(self.y.max()) >= MOST_CLASSES):
+            raise AuditError(
+                f"{self.name}: array y holds labels from {self.y.min()} to {self.y.max()} (allowed: 0 to "
+                f"{MOST_CLASSES - 1})",
+                hint="number the classes from 0",
+            )
+        if not math.prod(self.x.shape[1:]):
+            raise AuditError(f"{self.name}: records of shape {list(self.x.shape[1:])} hold no value")
 
     def __len__(self) -> int:
         return len(self.y)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from fedsecure.errors import ConfigError
 from fedsecure_attacks.statistics.intervals import Interval
 from fedsecure_attacks.statistics.multiplicity import holm
 from fedsecure_attacks.statistics.roc import NotMeasurable, Rate
@@ -60,6 +61,17 @@ class Thresholds:
     fpr: float = 0.01
     twins: float = 0.05
     n_min: int = 10
+
+    def __post_init__(self) -> None:
+        """Raises ``ConfigError`` for what no audit could keep: a rate that chance alone reaches, or no number."""
+        if not 0 < self.fpr < self.tpr <= 1:
+            raise ConfigError(
+                f"an accepted true-positive rate of {self.tpr:g} at a false one of {self.fpr:g} (allowed: above "
+                f"{self.fpr:g}, up to 1)",
+                hint="by guessing, as many members as others are told: accept somewhat more, such as 0.02",
+            )
+        if not 0.5 <= self.auc <= 1:
+            raise ConfigError(f"an accepted area under the curve of {self.auc:g} (allowed: 0.5 to 1)")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedsecure_attacks.embedding import column_scales
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Images
 from fedsecure_attacks.statistics.scores import Floats
@@ -22,6 +23,8 @@ __all__ = ["average_scan", "copy_scan", "exact_copies", "looks", "nearest", "nor
 NEAREST = 24
 #: Rows compared at a time, so that no table of all pairs of values is made.
 BLOCK = 1 << 22
+#: A picture whose values are no further from their mean, in all, is constant.
+FLAT = 1e-5
 
 
 def looks(x: Images) -> Iterator[Images]:
@@ -41,7 +44,16 @@ def normed(rows: Floats) -> Floats:
     """Rows without their mean, of length one: brightness and contrast do not count. A constant row stays zero."""
     centred = rows - rows.mean(axis=1, keepdims=True)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
-    return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 1e-9))
+    return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > FLAT))
+
+
+def _nearest_shape(own: Floats, rows: Floats) -> Floats:
+    """``nearest`` of normed rows among ``rows`` (m, d); infinite where either has no shape: all constants are alike."""
+    others = normed(rows)
+    shaped = others.any(axis=1)
+    if not shaped.any():
+        return np.full(len(own), np.inf)
+    return np.asarray(np.where(own.any(axis=1), nearest(own, others[shaped]), np.inf))
 
 
 def nearest(rows: Floats, others: Floats) -> Floats:
@@ -65,15 +77,16 @@ def exact_copies(seen: Outsider, candidates: Candidates) -> int:
 def copy_scan(seen: Outsider, candidates: Candidates) -> Floats:
     """Minus the least distance to any released record under any look, both in pixels and, for images, without
     brightness and contrast; the two on one scale (the root mean square of the candidates' own lengths): (n,)."""
-    own = candidates.rows.astype(np.float64)
+    scales = column_scales(seen.population.x)
+    own = candidates.rows.astype(np.float64) / scales
     plain = np.full(len(own), np.inf)
     shape = np.full(len(own), np.inf)
     plainly = normed(own)
     for look in looks(seen.released.x):
-        rows = look.reshape(len(look), -1).astype(np.float64)
+        rows = look.reshape(len(look), -1).astype(np.float64) / scales
         plain = np.minimum(plain, nearest(own, rows))
         if seen.released.x.ndim == 4:
-            shape = np.minimum(shape, nearest(plainly, normed(rows)))
+            shape = np.minimum(shape, _nearest_shape(plainly, rows))
     scale = float(np.sqrt((own**2).sum(axis=1).mean())) or 1.0
     return np.asarray(-np.minimum(plain / scale, shape))
 
@@ -82,9 +95,10 @@ def average_scan(seen: Outsider, candidates: Candidates) -> Floats:
     """Minus the least distance of a released record to an average of two or three candidates of its class, one of them
     this one: (n,). Pairs are sought among the ``NEAREST`` candidates by correlation; the third is the best that is left
     for the best pair (greedy)."""
-    own = candidates.rows.astype(np.float64)
+    scales = column_scales(seen.population.x)
+    own = candidates.rows.astype(np.float64) / scales
     found = np.full(len(own), np.inf)
-    for s, c in zip(seen.released.rows.astype(np.float64), seen.released.y, strict=True):
+    for s, c in zip(seen.released.rows.astype(np.float64) / scales, seen.released.y, strict=True):
         here = np.flatnonzero(candidates.y == c)
         if len(here) < 2:
             continue
