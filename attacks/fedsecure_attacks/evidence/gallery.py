@@ -24,7 +24,7 @@ __all__ = ["NEAR", "gallery", "picture"]
 #: A member at less than this share of the nearest other's distance: the released record may show them.
 NEAR = 0.5
 #: Pairs that get pictures, pixels of their longer side, and pairs in all.
-MOST_PICTURES, SIDE, MOST_PAIRS = 48, 64, 5000
+MOST_PICTURES, SIDE, MOST_PAIRS = 24, 64, 5000
 Name = Callable[[int], str | None]
 
 

@@ -33,11 +33,11 @@ def people_told(results: Sequence[AttackResult], primary: str, copies: int) -> d
         top = max(tails, key=lambda r: r.tail.count)
         chance = top.tail.members / (top.tail.nonmembers + 1)
         found.append(
-            {"exposed": top.tail.count, "how": f"{top.name}: ahead of every other person", "by_chance": chance}
+            {"exposed": top.tail.count, "how": f"attack {top.name}, ahead of every other person", "by_chance": chance}
         )
     if not isinstance(result.tpr, NotMeasurable) and result.tpr_interval is not None:
         low, high = result.tpr_interval.low * of, result.tpr_interval.high * of
-        how = f"{primary}, while {result.tpr.false} of {result.tail.nonmembers} others are wrongly accused"
+        how = f"attack {primary}; {result.tpr.false:,} of {result.tail.nonmembers:,} others were wrongly picked, too"
         found.append({
             "exposed": result.tpr.count, "how": how, "by_chance": of * result.tpr.false / result.tail.nonmembers,
             "low": math.floor(low), "high": math.ceil(high), "confidence": result.tpr_interval.confidence,

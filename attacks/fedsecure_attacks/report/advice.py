@@ -55,9 +55,11 @@ def _leak(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
     )
     mends = list(dict.fromkeys(_MEND[finding.kind] for finding in known)) or [_MEND["mean"]]
     small = [entry for entry in report.get("classes", []) if entry["below_minimum"]]
+    mends = mends[:2]
     if small:
-        mends.append(f"Leave out the {len(small)} classes with too few people (table of classes).")
-    return (first, *mends[:3], _CLOSING)
+        classes = "the class" if len(small) == 1 else f"the {len(small)} classes"
+        mends.append(f"Release nothing of {classes} with too few people (table of classes).")
+    return (first, *mends, _CLOSING)
 
 
 def _clear(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
@@ -80,8 +82,8 @@ def _open(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
         )
     else:
         more = (
-            "Audit with more people. With the usual limits (2 of 100 members told at 1 of 100 wrongly accused), it "
-            "takes some 1,000 members and as many others."
+            "Audit with more people. With the usual limits (2 of 100 members, while 1 of 100 others is wrongly "
+            "picked), it takes some 1,000 members and as many others."
         )
     return (
         "Hold the release. Not answered is not the same as nothing found.",

@@ -27,8 +27,8 @@ def roc_figure(report: Report) -> Figure | None:
         return None
     low = min(f for curve in drawn.values() for f in curve["fpr"] if f > 0)
     seen = [t for curve in drawn.values() for t in curve["tpr"] if t > 0]
-    axis_x = Axis("false-positive rate: others wrongly accused", low, 1.0, log=True)
-    axis_y = Axis("true-positive rate: members told", min([low, *seen]), 1.0, log=True)
+    axis_x = Axis("false-positive rate: others wrongly picked", low, 1.0, log=True)
+    axis_y = Axis("true-positive rate: members picked out", min([low, *seen]), 1.0, log=True)
     chance = [(f, f) for f in _grid(low)]
     series = [Series("chance", chance, colour=9, dash=2, width=1.2)]
     series += [
@@ -40,12 +40,12 @@ def roc_figure(report: Report) -> Figure | None:
     ordered = sorted(drawn, key=lambda name: (name == primary, name))
     series += [_curve(name, drawn[name], i, name == primary) for i, name in enumerate(ordered)]
     caption = (
-        "Both axes are logarithmic: the left edge, where few others are wrongly accused, is where a leak of a few "
-        "people shows. A line above the dotted one (chance) means that members are told apart. "
+        "Both axes are logarithmic: the left edge, where few others are wrongly picked, is where a leak of a few "
+        "people shows. A line above the dotted one (chance) means that members are picked out. "
         f"Thick: {short(primary)}, the attack that was chosen beforehand; its band holds with 95 % confidence at "
         "each point. A rate of zero is drawn at the lower edge."
     )
-    title = "Members told, against others wrongly accused"
+    title = "Members picked out, against others wrongly picked"
     columns, rows = _roc_table(drawn, theory)
     panel = Panel("", axis_x, axis_y, series)
     svg = draw("roc", title, f"{title}. {_best(drawn)} The table below holds the values.", [panel], size=(680, 440))
@@ -57,7 +57,15 @@ def _curve(name: str, curve: Curve, index: int, thick: bool) -> Series:
     banded = thick and "low" in curve and "high" in curve
     band = list(zip(curve["fpr"], curve["low"], curve["high"], strict=True)) if banded else []
     wide = 2.8 if thick else 1.3
-    return Series(short(name), points, 0 if thick else 1 + index % 8, index % 5, index % 10, wide, band)
+    return Series(
+        short(name),
+        points,
+        0 if thick else 1 + index % 8,
+        0 if thick else index % 5,
+        -1 if thick else index % 10,
+        wide,
+        band,
+    )
 
 
 def _grid(low: float) -> list[float]:
@@ -75,7 +83,7 @@ def _best(drawn: Mapping[str, Curve]) -> str:
     if not known:
         return "No curve reaches down to a false-positive rate of 0.01."
     best = max(known, key=lambda name: known[name])
-    return f"At a false-positive rate of 0.01, {short(best)} tells most: a share of {known[best]:.3f}."
+    return f"At a false-positive rate of 0.01, {short(best)} picks out most: a share of {known[best]:.3f}."
 
 
 def _roc_table(

@@ -8,15 +8,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsecure_attacks.report.figure import Report, rate_key, short
+from fedsecure_attacks.verdict import RATE_ALPHA, TAIL_ALPHA
 
-__all__ = ["Finding", "findings", "one_in", "per_hundred", "thousands"]
+__all__ = ["Finding", "findings", "gloss", "one_in", "per_hundred", "thousands"]
 
-TAIL_ALPHA = 1e-3
 #: Attacks that look for people who were released as they are, for averages, for means, and for over-fitting.
 KINDS = {
     "copy-scan": "copy", "nearest-neighbour": "copy", "nearest-neighbour-pixels": "copy", "average-scan": "average",
     "image-likelihood": "average", "loss": "model", "lira": "model", "rmia": "model",
 }  # fmt: skip
+
+#: What an attack asks, by the beginning of its name.
+_ASKS = {
+    "copy-scan": "who is in it as they are, or nearly so?",
+    "average-scan": "who is in an average of two or three?",
+    "mean-tracing": "whose record draws the averages towards itself?",
+    "nearest-neighbour": "who is nearest to something released?",
+    "image-likelihood": "who is in the average that an image started from?",
+    "loss": "whom does a model trained on it know best?",
+    "lira": "whom does a model trained on it know best?",
+    "rmia": "whom does a model trained on it know best?",
+    "combined": "all attacks together",
+    "exact": "the averages themselves, released as they are",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +60,24 @@ def one_in(p: float) -> str:
     return f"about once in {round(1 / p, 0 if p > 0.01 else -1):,.0f} times"
 
 
+def gloss(name: str) -> str:
+    """An attack's name with what it asks."""
+    asks = next((words for begin, words in _ASKS.items() if name.startswith(begin)), "")
+    return f"“{short(name)}” ({asks})" if asks else f"“{short(name)}”"
+
+
 def findings(report: Report) -> tuple[Finding, ...]:
-    """Strongest first: released bit for bit, copies by the exact test, rates, areas. None without the verdict LEAK."""
+    """Strongest first: released bit for bit, copies by the exact test, rates, areas; one for each attack. None without
+    the verdict LEAK."""
     if report["verdict"] != "LEAK":
         return ()
-    found = _bits(report)
+    found, told = _bits(report), set()
     attacks = sorted(report["attacks"].items(), key=lambda item: (item[0] != report["primary"], item[0]))
     for look in (_tail, _rate, _area):
-        found += [said for name, attack in attacks if (said := look(name, attack, report)) is not None]
+        for name, attack in attacks:
+            if name not in told and (said := look(name, attack, report)) is not None:
+                told.add(name)
+                found.append(said)
     return tuple(found)
 
 
@@ -61,10 +85,9 @@ def _bits(report: Report) -> list[Finding]:
     count = report["counts"].get("members_released_bit_for_bit")
     if not isinstance(count, int) or count < 1:
         return []
-    people = (
-        "1 member is in it exactly as they are" if count == 1 else f"{count:,} members are in it exactly as they are"
-    )
-    return [Finding("bits", f"{people}, value for value.", "Certain: whoever holds it holds these records.")]
+    people = "The record of 1 member is" if count == 1 else f"The records of {count:,} members are"
+    words = f"{people} in it as they are, value for value."
+    return [Finding("bits", words, "Certain for these: whoever holds it holds their records.")]
 
 
 def _tail(name: str, attack: Mapping[str, Any], report: Report) -> Finding | None:
@@ -74,8 +97,8 @@ def _tail(name: str, attack: Mapping[str, Any], report: Report) -> Finding | Non
     of, others = thousands(attack.get("members")), thousands(attack.get("nonmembers"))
     return Finding(
         KINDS.get(name, "mean"),
-        f"The attack {short(name)} ranks {count:,} of {of} members above every one of {others} others.",
-        f"If nothing showed, so many at the top would happen {one_in(p)}.",
+        f"The attack {gloss(name)} puts {count:,} of {of} members ahead of every one of {others} other people.",
+        f"If nothing were given away, so many at the top would happen {one_in(p)}.",
     )
 
 
@@ -90,16 +113,18 @@ def _rate(name: str, attack: Mapping[str, Any], report: Report) -> Finding | Non
     interval = attack.get(f"{key}_interval")
     if key is None or attack[key] is None or not interval or interval["low"] <= accepted["tpr"]:
         return None
-    if attack.get("judged_by_rates") is False:
+    p = attack.get(f"{key}_p_adjusted")
+    if attack.get("judged_by_rates") is False or (p is not None and p >= RATE_ALPHA):
         return None
     count, of = attack.get(f"{key}_count"), attack.get("members")
-    who = f"{count:,} of {of:,} members" if count is not None and of else f"{per_hundred(attack[key])} of 100 members"
+    who = f"{count:,} of {of:,} members, " if count is not None and of else ""
+    sure = per_hundred(interval.get("confidence", 0.95))
     return Finding(
         KINDS.get(name, "mean"),
-        f"The attack {short(name)} tells {who} while wrongly accusing {per_hundred(accepted['fpr'])} of 100 others. "
-        f"You accept {per_hundred(accepted['tpr'])} of 100 members.",
-        f"With {per_hundred(interval.get('confidence', 0.95))} % confidence it is at least "
-        f"{per_hundred(interval['low'])} of 100.",
+        f"The attack {gloss(name)} picks out {who}{per_hundred(attack[key])} of 100, while it wrongly picks "
+        f"{per_hundred(accepted['fpr'])} of 100 others. Accepted beforehand: {per_hundred(accepted['tpr'])} of 100 "
+        "members.",
+        f"With {sure} % confidence, at least {per_hundred(interval['low'])} of 100 members are picked out.",
     )
 
 
@@ -110,8 +135,7 @@ def _area(name: str, attack: Mapping[str, Any], report: Report) -> Finding | Non
         return None
     return Finding(
         KINDS.get(name, "mean"),
-        f"Under {short(name)}, a member scores above somebody else in {per_hundred(attack['auc'])} pairs of 100. "
-        f"Chance gives 50; you accept {per_hundred(accepted)}.",
-        f"With {per_hundred(0.95)} % confidence, for all attacks together, it is at least "
-        f"{per_hundred(interval['low'])} of 100.",
+        f"The attack {gloss(name)} puts a member ahead of somebody else in {per_hundred(attack['auc'])} of 100 pairs. "
+        f"Chance gives 50; accepted beforehand: {per_hundred(accepted)}.",
+        f"With 95 % confidence over all attacks together, it is at least {per_hundred(interval['low'])} of 100 pairs.",
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["GLOSSARY", "LIMITS", "SUBJECTS"]
+__all__ = ["GLOSSARY", "LIMITS", "TITLES"]
 
-SUBJECTS = {
-    "files": "a released set",
-    "release": "a release",
-    "mechanism": "a way of making sets",
-    "spm": "a training run",
-    "canaries": "the sums of a run",
-    "selftest": "what was planted",
+TITLES = {
+    "files": "Does a released set give away whose records were used?",
+    "release": "Does a release give away whose records were used?",
+    "mechanism": "Do sets made in this way give away whose records were used?",
+    "spm": "Does a training run give away whose records were used?",
+    "canaries": "Are the noise and the masks of a run really there?",
+    "selftest": "Do the attacks of this installation find what they must?",
 }
 _ONE_SET = (
     "One set was released, so who was used was not drawn by lot: the control named blind checks that members and "
@@ -39,17 +39,17 @@ GLOSSARY = (
     ("primary attack", "The one that was chosen before the run to decide whether no leak was detected. Choosing the "
      "best one afterwards would find leaks where there are none."),
     ("area under the curve", "The chance that a member scores above somebody else: 0.5 for none, 1 for always."),
-    ("true-positive rate at 0.01", "The share of members who are told while 1 of 100 others is wrongly accused."),
+    ("true-positive rate at 0.01", "The share of members picked out while 1 of 100 others is wrongly picked."),
     ("interval, 95 %", "Ends that hold the true value in 95 of 100 audits of this kind."),
     ("p", "How likely a finding at least this strong is when nothing shows."),
     ("control", "A question with a known answer. An audit that answers it wrongly is INVALID."),
-    ("matching residual", "How far the class means of images and records are apart. The closer, the more is told."),
-    ("differential privacy, epsilon", "A promise, held by noise, that bounds what any attack can tell of one record: "
+    ("matching residual", "How far class means of images and records are apart. The closer, the more they give away."),
+    ("differential privacy, epsilon", "A promise, held by noise, that bounds what any attack can learn of one record: "
      "the smaller epsilon, the less."),
-    ("LEAK", "Members can be told apart, beyond what was accepted."),
+    ("LEAK", "Members can be picked out, beyond what was accepted."),
     ("NO-LEAK-DETECTED", "With so many people these attacks would have seen a leak of the stated size, and saw none."),
     ("INCONCLUSIVE", "Too few people, or a result too near to what is accepted."),
     ("INVALID", "The audit failed a control or was given what cannot be audited."),
-    ("CONTRADICTS-ACCOUNTING", "More was told than the accounted differential privacy allows."),
+    ("CONTRADICTS-ACCOUNTING", "An attack showed more than the accounted differential privacy allows."),
     ("SHA-256", "A fingerprint of a file or plan: another content has another one."),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from fedsecure.files import escaped, write_durably
 from fedsecure_attacks.report import tables
 from fedsecure_attacks.report.figure import Figure
 from fedsecure_attacks.report.figures import figures
-from fedsecure_attacks.report.glossary import GLOSSARY, LIMITS, SUBJECTS
+from fedsecure_attacks.report.glossary import GLOSSARY, LIMITS, TITLES
 from fedsecure_attacks.report.validate import check
 from fedsecure_attacks.report.words import SYMBOLS, first_page
 from fedsecure_attacks.strictjson import dump
@@ -81,7 +81,7 @@ def _sheet(report: dict[str, Any]) -> dict[str, Any]:
     gallery = tables.gallery_rows(report)
     worst = report.get("worst", [])
     return {
-        "page": page, "subject": SUBJECTS[report["mode"]], "symbol": SYMBOLS[report["verdict"]],
+        "page": page, "title": TITLES[report["mode"]], "symbol": SYMBOLS[report["verdict"]],
         "tone": _TONES.get(report["verdict"], "open"),
         "report_sha256": hashlib.sha256(dump(report).encode()).hexdigest(),
         "answers": [

@@ -45,9 +45,9 @@ def _auc(cell: Cell, primary: str) -> Banded:
 
 
 _VIEWS = (
-    _View("ipc-tpr", "Members told, against images per class", "true-positive rate at 0.01", _tpr,
-          "The share of members told while one other in a hundred is wrongly accused. Full lines: as the release would "
-          "be made. Dashed: condensed until all match equally well, which compares the number of images alone.",
+    _View("ipc-tpr", "Members picked out, against images per class", "true-positive rate at 0.01", _tpr,
+          "The share of members picked out while one other in a hundred is wrongly picked. Full lines: as the release "
+          "would be made. Dashed: condensed until all match equally well, which compares the number of images alone.",
           log=True, chance=0.01),
     _View("ipc-auc", "Area under the curve, against images per class", "area under the curve", _auc,
           "The chance that a member scores above another person; 0.5 is chance. Bands hold with 95 % confidence over "
@@ -111,7 +111,8 @@ def _lines(view: _View, cells: Sequence[Cell], primary: str, axis: Axis) -> list
     for (sigma, curve), some in sorted(lines.items()):
         ordered = sorted(some, key=lambda cell: cell["ipc"])
         values = [(float(cell["ipc"]), *view.value(cell, primary)) for cell in ordered]
-        band = [(x, low, high) for x, _, low, high in values if low is not None and high is not None]
+        banded = curve == DEPLOYED or len(lines) == 1  # bands over bands show nothing
+        band = [(x, low, high) for x, _, low, high in values if banded and low is not None and high is not None]
         colour = 0 if not sigma else 1 + sigmas.index(sigma)
         name = short(curve) + (f", noise σ = {sigma:g}" if sigma else "")
         points = [(x, v) for x, v, _, _ in values if v is not None]

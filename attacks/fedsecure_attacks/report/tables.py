@@ -13,7 +13,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: Rows of the gallery and of anything flattened that a page shows; report.json holds all.
-MOST_PAIRS, MOST_ROWS = 48, 400
+MOST_PAIRS, MOST_ROWS = 24, 400
 #: A released record whose nearest member is at less than this share of the distance of the nearest other.
 NEAR = 0.5
 Row = tuple[str, ...]
@@ -28,7 +28,8 @@ def plain(value: Any, digits: int = 3) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.{digits}g}"
+        rounded = float(f"{value:.{digits}g}")
+        return f"{rounded:,.0f}" if 100 <= abs(rounded) < 1e9 else f"{rounded:.{digits}g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
@@ -51,13 +52,13 @@ def control_rows(report: Report) -> list[Row]:
 
 
 def _between(interval: Mapping[str, Any] | None) -> str:
-    return f" ({interval['low']:.3f} to {interval['high']:.3f})" if interval else ""
+    return f" ({interval['low']:.3f}–{interval['high']:.3f})" if interval else ""
 
 
 def attack_rows(report: Report) -> tuple[Row, list[Row]]:
     """Columns and rows, the primary attack first."""
     fpr = report["plan"].get("thresholds", {}).get("fpr", 0.01)
-    columns = ("attack", "area (95 %)", f"told at {fpr:g} (95 %)", "on top of all others", "members / others")
+    columns = ("attack", "area (95 %)", f"picked out at {fpr:g} (95 %)", "on top of all others", "members / others")
     ordered = sorted(report["attacks"].items(), key=lambda item: (item[0] != report["primary"], item[0]))
     return columns, [_attack_row(name, attack, fpr, name == report["primary"]) for name, attack in ordered]
 
@@ -119,7 +120,7 @@ def _pair(entry: Mapping[str, Any]) -> dict[str, Any]:
     ratio = member / other if member is not None and other else None
     reading, red = "–", False
     if member == 0:
-        reading, red = "THIS IS A MEMBER, as they are", True
+        reading, red = "THIS IS A MEMBER'S RECORD", True
     elif ratio is not None:
         red = ratio < NEAR
         reading = "MUCH NEARER to a member" if red else "nearer to a member" if ratio < 1 else "nearer to another"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedsecure_attacks.report.advice import what_to_do
 from fedsecure_attacks.report.figure import Report
-from fedsecure_attacks.report.findings import Finding, findings, one_in, per_hundred, thousands
+from fedsecure_attacks.report.findings import Finding, findings, per_hundred, thousands
 
 __all__ = ["ATTACKERS", "SYMBOLS", "FirstPage", "first_page"]
 
@@ -22,10 +22,17 @@ _FROM = {
     "canaries": "the sums of this run",
     "selftest": "what the self-test made",
 }
+_LEAKS = {
+    "files": "This set gives away whose records it was made from.",
+    "release": "This release gives away whose records it was made from.",
+    "mechanism": "Sets that are made in this way give away whose records they were made from.",
+    "spm": "This training run gives away whose records it used.",
+    "canaries": "The sums of this run give away what single records contributed.",
+    "selftest": "The attacks of this installation found a leak in made-up data.",
+}
 _HEADLINES = {
-    "LEAK": "People can be told from {thing}.",
     "CONTRADICTS-ACCOUNTING": "The protection that was accounted for is not there.",
-    "NO-LEAK-DETECTED": "These attacks told nobody apart from {thing}, beyond what you accept.",
+    "NO-LEAK-DETECTED": "These attacks detected no leak beyond what was accepted beforehand.",
     "INCONCLUSIVE": "This audit cannot answer the question: the evidence is too thin.",
     "INVALID": "This audit failed its own checks, so it answers nothing.",
 }
@@ -92,7 +99,7 @@ def first_page(report: Report) -> FirstPage:
 def _headline(report: Report) -> str:
     if report["mode"] == "selftest" and report["verdict"] in _SELFTEST:
         return _SELFTEST[report["verdict"]]
-    return _HEADLINES[report["verdict"]].format(thing=_FROM[report["mode"]])
+    return _LEAKS[report["mode"]] if report["verdict"] == "LEAK" else _HEADLINES[report["verdict"]]
 
 
 def _asked(report: Report) -> tuple[str, ...]:
@@ -112,13 +119,13 @@ def _attacker(report: Report) -> tuple[str, ...]:
 
 
 _VERDICTS = {
-    "NO-LEAK-DETECTED": "Nothing beyond what you accept was found, and with so many people it would have been. That is "
-    "a statement about these attacks and about a leak of that size. It does not show that nothing leaks.",
-    "INCONCLUSIVE": "Neither that people can be told apart, nor that they cannot. This is no clearance: a leak may be "
+    "NO-LEAK-DETECTED": "Nothing beyond what was accepted was found, and with so many people it would have been. That "
+    "is a statement about these attacks and about a leak of that size. It does not show that nothing leaks.",
+    "INCONCLUSIVE": "Neither that people can be picked out, nor that they cannot. This is no clearance: a leak may be "
     "there and be too small for so few people to show.",
     "INVALID": "Something in the audit itself is wrong, so none of its figures means anything. It says neither good "
     "nor bad of what was to be audited.",
-    "CONTRADICTS-ACCOUNTING": "An attack told more than is possible if the accounted differential privacy were really "
+    "CONTRADICTS-ACCOUNTING": "An attack found more than is possible if the accounted differential privacy were really "
     "in place. Noise was left out or is too small, contributions are not limited as planned, or a mask did not cancel.",
 }
 
@@ -128,7 +135,7 @@ def _found(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
     if report["verdict"] in _VERDICTS:
         said = [_VERDICTS[report["verdict"]]]
     elif not said:
-        said = ["Members can be told apart, beyond what was accepted."]
+        said = ["Members can be picked out, beyond what was accepted."]
     return (*said, *_sweep(report), f"In the audit's own words: {report['reason']}")
 
 
@@ -150,8 +157,8 @@ def _sweep(report: Report) -> tuple[str, ...]:
 
     least, most = ordered[0], ordered[-1]
     return (
-        f"Of {len(cells)} settings that were tried, most was told under {words(most)}: a member scores above somebody "
-        f"else in {per_hundred(most['attacks'][primary]['auc'])} pairs of 100. Least under {words(least)}: "
+        f"Of {len(cells)} settings that were tried, most was given away under {words(most)}: a member scores above "
+        f"somebody else in {per_hundred(most['attacks'][primary]['auc'])} pairs of 100. Least under {words(least)}: "
         f"{per_hundred(least['attacks'][primary]['auc'])} of 100, where 50 is chance.",
     )
 
@@ -159,19 +166,23 @@ def _sweep(report: Report) -> tuple[str, ...]:
 def _people(report: Report) -> tuple[str, ...]:
     if report["verdict"] == "INVALID":
         return ("Not known: the audit failed.",)
+    if report["mode"] in {"canaries", "selftest"}:
+        return ("Nobody: no person's record was asked about.",)
     people = report.get("people")
     if people is None or people["exposed"] is None:
         why = (people or {}).get("reason") or "no single rate was measured here; see the table of attacks"
         return (f"Not counted: {why}.",)
     how = f" ({people['how']})" if people.get("how") else ""
-    said = f"{thousands(people['exposed'])} of {thousands(people['of'])} members were told apart{how}."
+    said = f"{thousands(people['exposed'])} of {thousands(people['of'])} members were picked out{how}."
     if (chance := people.get("by_chance")) is not None:
-        said += f" If nothing showed, about {chance:.0f} would be by chance." if chance >= 0.5 else ""
-        said += " If nothing showed, it would most likely be none." if chance < 0.5 else ""
+        usual = "nobody, most likely" if chance < 0.5 else f"about {chance:,.0f}"
+        said += f" By chance alone it would be {usual}."
+        if people["exposed"] > 0 and people.get("low") is not None and people["low"] <= chance:
+            said += " So chance may explain all of it."
     if people.get("low") is not None and people.get("high") is not None:
+        sure = per_hundred(people.get("confidence", 0.95))
         said += (
-            f" Repeated with other people, {thousands(people['low'])} to {thousands(people['high'])} would be expected "
-            f"({per_hundred(people.get('confidence', 0.95))} % confidence)."
+            f" Allowing for chance: {thousands(people['low'])} to {thousands(people['high'])} ({sure} % confidence)."
         )
     return (said,)
 
@@ -192,10 +203,12 @@ def _bound(report: Report) -> str:
     bound = report.get("epsilon")
     if not bound or bound["lower"] is None or bound["accounted"] is None:
         return ""
-    chance = one_in(1 - bound.get("confidence", 0.95))
+    if bound["lower"] <= bound["accounted"]:  # noise or clip were measured, and are wrong all the same
+        return f"{_capital(report['reason'])}."
+    wrong = per_hundred(1 - bound.get("confidence", 0.95))
     return (
-        f"The attack shows an epsilon of at least {bound['lower']:.2f} where {bound['accounted']:.2f} was accounted; "
-        f"it would be wrong about that {chance}."
+        f"Attacks show an epsilon of at least {bound['lower']:.2f} where {bound['accounted']:.2f} was accounted. Such "
+        f"a statement is wrong in at most {wrong} of 100 audits."
     )
 
 

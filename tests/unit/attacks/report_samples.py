@@ -1,0 +1,109 @@
+"""Reports of every mode and verdict, small and made up, for tests of the page and of the schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsecure_attacks.verdict import Word
+
+MODES = ("files", "release", "mechanism", "spm", "canaries", "selftest")
+HASH = "0123456789abcdef" * 4
+#: A grey picture of one pixel.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+INTERVAL = {"low": 0.55, "high": 0.67, "confidence": 0.95, "method": "DeLong, logit"}
+
+
+def attack(area: float, *, count: int = 53, p: float = 0.2, rates: bool = True) -> dict[str, Any]:
+    low, high = max(0.0, area - 0.03), min(1.0, area + 0.03)
+    return {
+        "auc": area, "auc_interval": {**INTERVAL, "low": low, "high": high},
+        "auc_interval_joint": {**INTERVAL, "low": low, "high": high},
+        "tpr_at_fpr_0.01": count / 1000, "tpr_at_fpr_0.01_count": count, "tpr_at_fpr_0.01_false": 10,
+        "tpr_at_fpr_0.01_interval": {**INTERVAL, "low": count / 1500, "high": count / 700},
+        "tpr_at_fpr_0.01_p": 1e-6, "tpr_at_fpr_0.01_p_adjusted": 1e-5, "tpr_at_fpr_0.01_precision": {"0.1": 0.37},
+        "tail_test_p": p, "tail_test_p_adjusted": p, "tail_test_count": 4, "members": 1000, "nonmembers": 1000,
+        "judged_by_rates": rates,
+    }  # fmt: skip
+
+
+def base(mode: str, verdict: Word) -> dict[str, Any]:
+    """The keys that every report has."""
+    failed = verdict is Word.INVALID
+    return {
+        "schema_version": 1, "version": "0.1.0", "mode": mode, "verdict": verdict.value,
+        "reason": "mean-tracing: area under the curve 0.600, at least 0.551 (accepted: 0.55)",
+        "exit_code": verdict.exit_code, "primary": "mean-tracing-quantile",
+        "plan": {"mode": mode, "seed": 0, "thresholds": {"tpr": 0.02, "auc": 0.55, "fpr": 0.01, "twins": 0.05}},
+        "plan_sha256": HASH, "inputs_sha256": {"members": HASH, "released": HASH},
+        "counts": {"members": 1000, "members_compared": 1000, "nonmembers_compared": 1000}, "notes": ["a note"],
+        "controls": {
+            "planted": {"passed": True, "found": "10 planted members: 10 rank above every non-member"},
+            "blind": {"passed": not failed, "found": "areas on a set made from other people: mean-tracing 0.504"},
+            "oracle": {"passed": True, "found": "exact means: area 0.689, theory (F5) 0.697"},
+        },
+        "attacks": {},
+    }  # fmt: skip
+
+
+def with_attacks(report: dict[str, Any], *, leak: bool) -> dict[str, Any]:
+    area, count = (0.62, 53) if leak else (0.505, 11)
+    curve = {"fpr": [0.001, 0.01, 0.1, 1.0], "tpr": [0.0, count / 1000, 0.2, 1.0],
+             "low": [0.0, 0.01, 0.18, 0.99], "high": [0.01, 0.07, 0.23, 1.0]}  # fmt: skip
+    return {
+        **report,
+        "attacks": {
+            "mean-tracing-quantile": attack(area, count=count),
+            "copy-scan": attack(0.5, p=1e-9 if leak else 0.5, rates=False),
+        },
+        "threat_model": "T1", "surface": "condensed images",
+        "people": {"exposed": count, "of": 1000, "confidence": 0.95, "low": 40, "high": 69, "by_chance": 10.0,
+                   "how": "attack mean-tracing-quantile; 10 of 1,000 others were wrongly picked, too"},
+        "roc": {"mean-tracing-quantile": curve, "copy-scan": curve},
+        "theory": {"exact class means (theory, F5)": {"fpr": [0.001, 0.01, 1.0], "tpr": [0.01, 0.1, 1.0]}},
+        "classes": [{"class": 0, "members": 996, "released": 10, "n_min": 10, "below_minimum": False},
+                    {"class": 1, "members": 4, "released": 10, "n_min": 10, "below_minimum": True}],
+        "worst": [{"record": None, "class": 1, "n": 4, "percentile": 99.9, "attacks": 2, "size": 12.0}],
+        "gallery": [
+            {"image": 3, "class": 1, "d_member": 0.0, "d_nonmember": 0.84, "member_id": None, "nonmember_id": None},
+            {"image": 0, "class": 0, "d_member": 0.9, "d_nonmember": 1.1, "member_id": None, "nonmember_id": None,
+             "pictures": {"released": PIXEL}},
+        ],
+    }  # fmt: skip
+
+
+def swept(report: dict[str, Any]) -> dict[str, Any]:
+    cells = [
+        {
+            "setting": {"ipc": ipc, "init": init, "sigma": sigma}, "curve": curve, "ipc": ipc, "init": init,
+            "sigma": sigma, "rounds": 1, "residual": 2.0 / ipc + (0.1 if curve == "as deployed" else 0.3), "steps": 300,
+            "accuracy": 0.9 - 0.1 / ipc - 0.1 * sigma,
+            "attacks": {"mean-tracing-quantile": {
+                "auc": 0.5 + (0.02 + 0.003 * ipc) / (1 + sigma), "low": 0.5, "high": 0.52 + 0.004 * ipc,
+                "clusters": 80, "tpr_at_fpr_0.01": 0.01 + 0.004 * ipc / (1 + sigma), "reason": None,
+                "low_tpr": 0.008, "high_tpr": 0.02 + 0.006 * ipc,
+            }},
+        }
+        for init in ("noise", "avg", "real") for sigma in (0.0, 1.0) for curve in ("as deployed", "matched residual")
+        for ipc in (1, 5, 10, 20, 50)
+    ]  # fmt: skip
+    return {
+        **report, "sweep": cells,
+        "baselines": {"raw images": [{"ipc": ipc, "tpr": ipc / 100} for ipc in (1, 5, 10, 20, 50)],
+                      "dp at equal accuracy": None, "dp at equal accuracy_reason": "no test records were given"},
+        "active": {"trap_model": {"isolates_one_person": True, "with_clip": False}},
+    }  # fmt: skip
+
+
+def sample(mode: str, verdict: Word) -> dict[str, Any]:
+    """A whole report."""
+    report = base(mode, verdict)
+    if verdict is Word.INCONCLUSIVE:
+        report["needed"] = {"members": 2600, "nonmembers": 2600, "chance": 0.8}
+    if mode == "selftest":
+        return report
+    if mode == "canaries":
+        lower = 9.1 if verdict is Word.CONTRADICTS_ACCOUNTING else 3.2
+        bound = {"lower": lower, "estimate": 4.0, "accounted": 8.0, "largest": 9.5, "confidence": 0.95, "delta": 1e-5}
+        return {**report, "epsilon": {**bound, "method": "split half"}, "threat_model": "T5"}
+    report = with_attacks(report, leak=verdict is Word.LEAK)
+    return swept(report) if mode == "mechanism" else report

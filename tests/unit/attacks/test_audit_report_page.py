@@ -1,0 +1,196 @@
+"""The page of a report: for every mode and verdict the same bytes twice, nothing loaded or run, every string escaped,
+and what a person who cannot see it needs."""
+
+from __future__ import annotations
+
+import copy
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from report_samples import MODES, sample
+
+from fedsecure_attacks.report import render
+from fedsecure_attacks.report.render import html
+from fedsecure_attacks.report.svg import COLOURS
+from fedsecure_attacks.verdict import Word
+
+ALL = [(mode, word) for mode in MODES for word in Word]
+VOID = {"meta", "img", "br", "hr", "link", "input", "col"}
+HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202egnp.exe\u0007{{7*7}}"
+
+
+class Page(HTMLParser):
+    """All start tags with attributes, text by enclosing tag, and whether tags are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open, tag
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def text(self, *without: str) -> str:
+        return " ".join(data for tag, data in self.texts if tag not in {"style", *without})
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[tuple[str, Word], str]:
+    return {(mode, word): html(sample(mode, word)) for mode, word in ALL}
+
+
+@pytest.mark.parametrize(("mode", "word"), ALL)
+def test_the_first_page_answers_every_question(pages, mode, word):
+    text = " ".join(Page(pages[mode, word]).text().split())
+    assert word.value in text
+    for question in ("What was asked", "Who could attack", "What was found", "How many people", "How sure",
+                     "What to do, and what would change this"):  # fmt: skip
+        assert question in text
+    assert "None" not in text
+    assert "{" not in text
+
+
+@pytest.mark.parametrize(("mode", "word"), ALL)
+def test_it_is_well_formed_and_accessible(pages, mode, word):
+    page = Page(pages[mode, word])
+    assert page.open == []
+    assert page.named("html")[0]["lang"] == "en"
+    assert len(page.named("h1")) == 1
+    assert len(page.named("title")) == 1 + len(page.named("svg"))
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = [a["id"] for _, a in page.tags if a.get("id")]
+    assert len(ids) == len(set(ids))
+    for svg in page.named("svg"):
+        assert svg["role"] == "img"
+        assert set(str(svg["aria-labelledby"]).split()) <= set(ids)
+    assert len(page.named("svg")) == len(page.named("desc")) == len(page.named("figcaption"))
+    assert len(page.named("details")) == len(page.named("svg"))
+    assert all(a.get("scope") in {"col", "row"} for a in page.named("th"))
+    assert len(page.named("caption")) == len(page.named("table"))
+    assert all(a.get("alt") for a in page.named("img"))
+    assert page.tags[[t for t, _ in page.tags].index("body") + 1] == ("a", {"class": "skip", "href": "#main"})
+    targets = [str(a["href"]) for a in page.named("a")]
+    assert all(t.startswith("#") and t[1:] in ids for t in targets)
+
+
+@pytest.mark.parametrize(("mode", "word"), ALL)
+def test_nothing_is_loaded_or_run_and_nothing_is_called_harmless(pages, mode, word):
+    text = pages[mode, word]
+    page = Page(text)
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "link", "iframe", "object", "embed", "form", "base", "audio", "video", "use"}
+    for tag, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
+        for name in ("src", "href", "xlink:href", "action"):
+            value = str(attributes.get(name) or "#")
+            assert value.startswith(("#", "data:image/png;base64,")), value
+    outside = text.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert "http:" not in outside
+    assert "https:" not in outside
+    assert "url(" not in outside
+    assert "@import" not in outside
+    policy = next(a["content"] for a in page.named("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert str(policy).startswith("default-src 'none'; style-src 'sha256-")
+    assert "safe" not in text.lower()
+
+
+def test_the_word_is_in_no_template_and_in_no_sentence():
+    folder = Path(render.__file__).parent
+    for path in [*folder.rglob("*.j2"), *folder.rglob("*.css"), *folder.rglob("*.py"), folder / "schema.json"]:
+        text = path.read_text(encoding="utf-8").lower().replace("markupsafe", "")
+        assert "safe" not in text, path
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_report_gives_the_same_bytes(pages, mode):
+    assert html(copy.deepcopy(sample(mode, Word.LEAK))) == pages[mode, Word.LEAK]
+    assert not re.search(r"20\d\d-\d\d-\d\d", Page(pages[mode, Word.LEAK]).text())
+    assert "2026-11-30" in html(sample(mode, Word.LEAK), date="2026-11-30")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_string_is_hostile_and_none_gets_through(mode):
+    def spoilt(value, key=""):
+        kept = {"verdict", "mode", "threat_model", "plan_sha256", "record", "member_id", "nonmember_id"}
+        if isinstance(value, dict):
+            if key in {"inputs_sha256", "pictures"}:
+                return {(k if key == "pictures" else HOSTILE[:100] + k): v for k, v in value.items()}
+            free = {"controls", "attacks", "roc", "theory", "counts", "active", "plan"}
+            return {(HOSTILE[:80] + k if key in free and k != "thresholds" else k): spoilt(v, k)
+                    for k, v in value.items()}  # fmt: skip
+        if isinstance(value, list):
+            return [spoilt(v, key) for v in value]
+        return HOSTILE if isinstance(value, str) and key not in kept else value
+
+    report = spoilt(sample(mode, Word.LEAK))
+    report["counts"] = {HOSTILE: HOSTILE, **report["counts"]}
+    text = html(report)
+    page = Page(text)
+    assert page.open == []
+    assert "<script" not in text
+    assert "<img src=x" not in text
+    assert "\u202e" not in text
+    assert "\u0007" not in text
+    assert "{{7*7}}" in page.text()
+    assert not [name for _, a in page.tags for name in a if name.startswith("on")]
+    assert len(page.named("h1")) == 1
+
+
+def test_scores_of_single_records_are_not_in_it(pages):
+    text = pages["files", Word.LEAK]
+    assert "Scores of single records are membership data" in text
+    report = sample("files", Word.LEAK)
+    report["scores"] = {"mean-tracing": [0.123456789, 9.87654321]}
+    assert "9.87" not in html(report)
+    assert "0.1234" not in html(report)
+
+
+def test_a_class_below_the_minimum_has_a_word_and_not_colour_alone(pages):
+    page = Page(pages["files", Word.LEAK])
+    red = [a for _, a in page.tags if a.get("class") == "red"]
+    assert red
+    assert "BELOW THE MINIMUM" in page.text()
+    assert "THIS IS A MEMBER'S RECORD" in page.text()
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_is_enough():
+    style = (Path(render.__file__).with_name("templates") / "style.css").read_text(encoding="utf-8")
+    assert all(contrast(colour, "#ffffff") >= 4.5 for colour in COLOURS)
+    for rule in re.findall(r"{([^}]*)}", style):
+        colour = re.search(r"(?<![-\w])color: (#[0-9a-f]{6})", rule)
+        ground = re.search(r"background: (#[0-9a-f]{6})", rule)
+        if colour:
+            assert contrast(colour[1], ground[1] if ground else "#f3f4f6") >= 4.5, rule
