@@ -5,23 +5,22 @@ the others' in their own standard deviations (audit page, F1 and A7). An honest 
 puts one person out and everybody else in one place. Here the spread is robust, so that the one does not hide behind the
 spread that it makes.
 
-No guarantee follows: a model can be crafted that sticks out in no single output. Noise is a guarantee.
+No guarantee follows: a model can be crafted under which a person sticks out in no single output. Noise is a guarantee.
+Units, as against outputs, tell nothing: under honest networks, too, there are units that one record alone turns on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LEAST_OF_A_CLASS", "UnitShares", "spreads"]
+__all__ = ["LEAST_OF_A_CLASS", "spreads"]
 
 Floats = npt.NDArray[np.float64]
 #: Standard deviations of a normal distribution in its median absolute deviation, and in its nine-tenths one.
 _MAD, _NINE_TENTHS = 1.4826, 1.0 / 1.6449
 #: Of fewer records nobody can say who sticks out.
-LEAST_OF_A_CLASS = 4
+LEAST_OF_A_CLASS = 8
 #: Most outputs whose differences in pairs are looked at, too.
 MOST_IN_PAIRS = 32
 #: Values that are compared at a time.
@@ -66,43 +65,3 @@ def _deviations(rows: Floats, rounding: Floats) -> Floats:
     differs, has_spread = away > rounding, spread > rounding
     out = np.divide(away, spread, out=np.full_like(away, np.inf), where=has_spread)
     return np.asarray(np.where(differs, out, 0.0).max(axis=1))
-
-
-class UnitShares:
-    """The largest share that one record has of what a unit (a feature) makes of all of them, and whose it is; records
-    come in parts."""
-
-    def __init__(self) -> None:
-        self._sum: Floats | None = None
-        self._most: Floats = np.zeros(0)
-        self._whose: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._seen = 0
-
-    def add(self, units: npt.NDArray[np.float32]) -> None:
-        """The next records' units (n, D)."""
-        size = np.abs(units.astype(np.float64))
-        if self._sum is None:
-            width = size.shape[1]
-            self._sum, self._most, self._whose = np.zeros(width), np.zeros(width), np.zeros(width, np.int64)
-        most = size.max(axis=0)
-        higher = most > self._most
-        self._whose[higher] = size.argmax(axis=0)[higher] + self._seen
-        self._most = np.maximum(self._most, most)
-        self._sum += size.sum(axis=0)
-        self._seen += len(units)
-
-    def of_records(self) -> Floats:
-        """(n,): for each record the largest share it has of a unit; 0 where it leads in none."""
-        found = np.zeros(self._seen)
-        if self._sum is not None:
-            share = np.divide(self._most, self._sum, out=np.zeros_like(self._most), where=self._sum > 0)
-            np.maximum.at(found, self._whose, share)
-        return found
-
-    @classmethod
-    def of(cls, parts: Iterable[npt.NDArray[np.float32]]) -> UnitShares:
-        """Of all ``parts``."""
-        shares = cls()
-        for part in parts:
-            shares.add(part)
-        return shares

@@ -100,16 +100,15 @@ class BroadcastRules(Settings):
     ``max_abs_parameter`` bounds every parameter; ``max_abs_logit`` the mean logits a broadcast model gives on
     local records. Records that stick out under the model are left out of what is computed from it, which tells the
     coordinator less than a refusal would: those whose output, or difference of two outputs, lies further than
-    ``max_spread`` robust standard deviations from the median (of their class, where class means leave), and those that
-    have more than a share ``max_unit_share`` of what one unit makes of all records. Where more than a share
-    ``max_left_out`` of the records would be, the model is refused. Plans with [privacy] have noise instead.
+    ``max_spread`` robust standard deviations from the median (of their class, where class means leave).
+    Where more than a share ``max_left_out`` of the records would be (and more than five), the model is refused. Plans
+    with [privacy] have noise instead.
     """
 
     max_bytes: int = Field(2**30, ge=1)
     max_abs_parameter: float = Field(100.0, gt=0)
     max_abs_logit: float = Field(100.0, gt=0)
     max_spread: float = Field(8.0, gt=0)
-    max_unit_share: float = Field(0.95, gt=0, le=1)
     max_left_out: float = Field(0.05, gt=0, le=1)
 
 

@@ -20,11 +20,10 @@ __all__ = ["inspect"]
 INSPECTED = 256
 
 
-def inspect(method: Method, broadcast: Tensors, data: Dataset, *, device: str = "cpu") -> Iterator[tuple[Array, Array]]:
-    """In parts, and in the order of ``data``: each record's outputs (n, k) under the broadcast model, which are linear
-    in its units, and the units (n, D), its features; float32. Logits of methods with one model; joint logits of routing
-    of those that route, with the units of both encoders. Nothing where nothing is broadcast, or where the method is not
-    known here."""
+def inspect(method: Method, broadcast: Tensors, data: Dataset, *, device: str = "cpu") -> Iterator[Array]:
+    """In parts, and in the order of ``data``: each record's outputs under the broadcast model, float32 (n, k): logits
+    of methods with one model, joint logits of routing of those that route. Nothing where nothing is broadcast, or where
+    the method is not known here."""
     if not len(broadcast) or not isinstance(method, ModelMethod | Answering):
         return
     w = to_parameters(broadcast.under("model") if isinstance(method, ModelMethod) else broadcast, device)
@@ -32,9 +31,7 @@ def inspect(method: Method, broadcast: Tensors, data: Dataset, *, device: str = 
         x = standardise(method.plan.task, torch.tensor(data.x[start : start + INSPECTED], device=device))
         with torch.no_grad():
             if isinstance(method, ModelMethod):
-                units, found = outputs(method.network, w, x)
+                found = outputs(method.network, w, x)[1]
             else:
-                routing = method.route_features(w, x)  # (n, E, d')
-                found = joint_logits(routing, w["xi"], method.bias(w)).flatten(1)  # (n, m C)
-                units = torch.cat([routing.flatten(1), method.predict_features(w, x).flatten(1)], dim=1)
-        yield found.cpu().numpy(), units.cpu().numpy()
+                found = joint_logits(method.route_features(w, x), w["xi"], method.bias(w)).flatten(1)  # (n, m C)
+        yield found.cpu().numpy()

@@ -1,11 +1,11 @@
-"""Who sticks out under a model: by robust spread, in single outputs and their differences, and by shares of units."""
+"""Who sticks out under a model: by robust spread, in single outputs and their differences."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from fedsecure.outliers import UnitShares, spreads
+from fedsecure.outliers import spreads
 
 PEOPLE = 60
 
@@ -80,19 +80,3 @@ def test_a_wide_network_is_looked_at_without_pairs():
     rows = outputs_of(width=40)
     rows[2, 39] = 20
     assert one_class(rows).argmax() == 2
-
-
-def test_a_unit_that_is_there_for_one_record_alone():
-    units = np.abs(outputs_of(width=8))
-    units[:, 5] = 0
-    units[11, 5] = 0.001
-    parts = [units[:20], units[20:50], units[50:]]
-    found = UnitShares.of(parts).of_records()
-    assert found[11] == 1.0
-    assert np.delete(found, 11).max() < 0.2
-    assert (found == UnitShares.of([units]).of_records()).all()
-
-
-def test_dead_units_are_nobodys():
-    assert UnitShares.of([np.zeros((4, 3), np.float32)]).of_records().tolist() == [0, 0, 0, 0]
-    assert len(UnitShares().of_records()) == 0

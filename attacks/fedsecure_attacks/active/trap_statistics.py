@@ -72,7 +72,7 @@ def read_out(
                 for side, members in enumerate((np.concatenate([[0], drawn[1:]]), drawn)):
                     images = _condensed(network, w, people[members], v, seed * 100_003 + trial)
                     scores[side].append(score(images))
-            found[f"{name}, {which}"] = ReadOut(Scores(scores[0], scores[1]))
+            found[f"{name}, {which}"] = ReadOut(Scores(np.array(scores[0]), np.array(scores[1])))
     return found
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import PolicyError
 from fedsecure.method import Method
-from fedsecure.outliers import UnitShares, spreads
+from fedsecure.outliers import spreads
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import CondensationSettings
 from fedsecure.policy import BroadcastRules, Policy
@@ -27,6 +27,8 @@ from fedsecure_node.progress import Reporter
 __all__ = ["without_sticking_out"]
 
 Flags = npt.NDArray[np.bool_]
+#: So many may stick out of any number of records.
+FEW = 5
 
 
 def without_sticking_out(
@@ -39,13 +41,13 @@ def without_sticking_out(
     reporter: Reporter,
     device: str,
 ) -> Dataset:
-    """``data`` without the records that stick out, by ``broadcast.max_spread`` and ``broadcast.max_unit_share``;
-    ``data`` itself where none does. Raises ``PolicyError`` (``broadcast.max_left_out``) where too many do."""
+    """``data`` without the records that stick out (``broadcast.max_spread``); ``data`` itself where none does. Raises
+    ``PolicyError`` (``broadcast.max_left_out``) where too many do."""
     out = _sticking_out(plan, method, broadcast, data, policy.broadcast, device)
     if not out.any():
         return data
     count, most = int(out.sum()), policy.broadcast.max_left_out
-    if count > max(1, most * len(data)):
+    if count > max(FEW, most * len(data)):
         raise PolicyError(
             f"broadcast.max_left_out: {count} of {counted(len(data), 'record')} stick out under the broadcast model "
             f"(allowed: a share of {most:g})",
@@ -69,10 +71,7 @@ def _sticking_out(
     """(n,): which records do."""
     from fedsecure.methods.inspection import inspect
 
-    outputs, shares = [], UnitShares()
-    for part, units in inspect(method, broadcast, data, device=device):
-        outputs.append(part)
-        shares.add(units)
+    outputs = list(inspect(method, broadcast, data, device=device))
     if not outputs:
         return np.zeros(len(data), dtype=np.bool_)
     found = np.concatenate(outputs)  # (n, k)
@@ -80,4 +79,4 @@ def _sticking_out(
     found = np.where(wrong[:, None], 0.0, found).astype(np.float32)
     is_by_class = isinstance(plan.method, CondensationSettings)  # else what leaves is a sum over all records
     far = spreads(found, data.y if is_by_class else np.zeros_like(data.y)) > rules.max_spread
-    return np.asarray(wrong | far | (shares.of_records() > rules.max_unit_share))
+    return np.asarray(wrong | far)
