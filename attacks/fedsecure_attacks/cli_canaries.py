@@ -9,14 +9,12 @@ import typer
 
 from fedsecure.commands.output import JsonOption, fail_with, note, say
 from fedsecure.errors import ConfigError, DataError
+from fedsecure_attacks.exits import USAGE, AllowOption, end
 
 if TYPE_CHECKING:
     from fedsecure_attacks.canaries.results import CanaryAudit
 
 __all__ = ["canaries"]
-
-#: Of a plan that is missing or is not what it should be.
-USAGE = 2
 
 
 def canaries(
@@ -26,8 +24,11 @@ def canaries(
     count: Annotated[
         int, typer.Option("--canaries", min=1, max=100_000, help="At most so many canaries, half of them in.")
     ] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the canaries; the noise has none.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.json; made if absent.", readable=False)] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the canaries; the noise has none.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.json and report.html; made if absent.", readable=False)
+    ] = None,
+    allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put canaries into one node's DP-SGD and look for them in what leaves: are noise, clip and masks there?
@@ -35,33 +36,30 @@ def canaries(
     One run. Exit code: 0 nothing contradicts what was accounted, 13 something does, 11 too few canaries, 12 invalid
     (a mask that does not cancel, canaries that do not arrive), 2 a plan that is missing or has no DP-SGD.
     """
+    from fedsecure.files import require_place
     from fedsecure_attacks.canaries.audit import CanaryProfile, audit_canaries
     from fedsecure_attacks.canaries.results import canaries_report
     from fedsecure_attacks.planned import load_run
+    from fedsecure_attacks.report.folder import write_report
     from fedsecure_attacks.strictjson import dump
 
     progress = (lambda what: None) if as_json else (lambda what: note(f"{what} …"))
     try:
+        if out is not None:
+            require_place(out, error=ConfigError)
         loaded, dealt = load_run(plan)
         audit = audit_canaries(loaded, dealt.train, CanaryProfile(node, rounds, count, seed), progress)
-        text = dump(canaries_report(audit))
-        write_report(out, text)
+        report = canaries_report(audit)
+        written = [] if out is None else write_report(report, out)
     except (ConfigError, DataError) as error:
         raise typer.Exit(fail_with(type(error).__name__, str(error), error.hint, USAGE)) from None
     if as_json:
-        typer.echo(text, nl=False)
+        typer.echo(dump(report), nl=False)
     else:
         _tell(audit)
-    raise typer.Exit(audit.verdict.word.exit_code)
-
-
-def write_report(out: Path | None, text: str) -> None:
-    """``report.json`` in folder ``out``, where one is named. Raises ``ConfigError``."""
-    from fedsecure.files import make_folder, write_durably
-
-    if out is not None:
-        make_folder(out, error=ConfigError)
-        write_durably(out / "report.json", text.encode(), error=ConfigError)
+        for path in written:
+            say(f"wrote {path}")
+    raise end(audit.verdict.word.value, audit.verdict.word.exit_code, allow)
 
 
 def _tell(audit: CanaryAudit) -> None:

@@ -9,14 +9,12 @@ import typer
 
 from fedsecure.commands.output import JsonOption, fail_with, note, say
 from fedsecure.errors import AuditError, ConfigError, DataError, RunAborted
+from fedsecure_attacks.exits import USAGE, AllowOption, end
 
 if TYPE_CHECKING:
     from fedsecure_attacks.spm.audit import SpmAudit
 
 __all__ = ["spm"]
-
-#: Of a plan that is missing or is not what it should be.
-USAGE = 2
 
 
 def spm(
@@ -24,13 +22,18 @@ def spm(
     node: Annotated[str | None, typer.Option(help="Whose members; else the smallest node's.")] = None,
     halves: Annotated[int, typer.Option(min=4, max=1000, help="Runs, each with a random half of its records.")] = 8,
     observed: Annotated[int, typer.Option(min=1, max=100, help="Rounds of each that are attacked, at most.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Of the halves and all else that the audit draws.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Of the halves and all else that the audit draws.")
+    ] = 0,
     cache: Annotated[Path | None, typer.Option(help="Folder in which runs are kept.", readable=False)] = None,
     max_tpr: Annotated[
         float, typer.Option(min=0, max=1, help="Accepted true-positive rate at a false one of 0.01.")
     ] = 0.02,
     max_auc: Annotated[float, typer.Option(min=0.5, max=1, help="Accepted area under the curve.")] = 0.55,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.json; made if absent.", readable=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.json and report.html; made if absent.", readable=False)
+    ] = None,
+    allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train random halves of one node's records again, and tell members by updates, sums, routing head and model.
@@ -38,8 +41,9 @@ def spm(
     For FedSPM, FedDRM and FedAvg. Exit code: 0 no leak detected, 10 leak, 11 inconclusive, 12 invalid, 2 a plan that is
     missing or wrong.
     """
-    from fedsecure_attacks.cli_canaries import write_report
+    from fedsecure.files import require_place
     from fedsecure_attacks.planned import load_run
+    from fedsecure_attacks.report.folder import write_report
     from fedsecure_attacks.spm.audit import SpmProfile, audit_spm
     from fedsecure_attacks.spm.results import spm_report
     from fedsecure_attacks.strictjson import dump
@@ -51,17 +55,21 @@ def spm(
 
     profile = SpmProfile(node, halves, observed, seed, Thresholds(tpr=max_tpr, auc=max_auc))
     try:
+        if out is not None:
+            require_place(out, error=ConfigError)
         loaded, dealt = load_run(plan)
         audit = audit_spm(loaded, dealt, profile, cache, progress)
-        text = dump(spm_report(audit))
-        write_report(out, text)
+        report = spm_report(audit)
+        written = [] if out is None else write_report(report, out)
     except (AuditError, ConfigError, DataError, RunAborted) as error:
         raise typer.Exit(fail_with(type(error).__name__, str(error), error.hint, USAGE)) from None
     if as_json:
-        typer.echo(text, nl=False)
+        typer.echo(dump(report), nl=False)
     else:
         _tell(audit)
-    raise typer.Exit(audit.verdict.word.exit_code)
+        for path in written:
+            say(f"wrote {path}")
+    raise end(audit.verdict.word.value, audit.verdict.word.exit_code, allow)
 
 
 def _tell(audit: SpmAudit) -> None:

@@ -86,8 +86,11 @@ def _epsilon(audit: CanaryAudit) -> dict[str, Any]:
     if not audit.views:
         return {}
     by_name = {view.view: view for view in audit.views}
-    primary = by_name[PRIMARY]
-    pair = next(p for p in primary.against.pairs if p.delta == audit.delta)
+    primary = max(audit.views, key=lambda view: view.against.worst.excess)
+    pair = primary.against.worst
+    if not pair.contradicts:
+        primary = by_name[PRIMARY]
+        pair = next(p for p in primary.against.pairs if p.delta == audit.delta)
     return {
         "epsilon": {
             "lower": pair.lower,

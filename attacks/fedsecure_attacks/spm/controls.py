@@ -17,7 +17,7 @@ from fedsecure_attacks.verdict import Control
 
 __all__ = ["controls_of"]
 
-#: How far theory may be off on gradients, which are not Gaussian, and how sure a null must be.
+#: How far theory may be off where people are few, and how sure a null must be.
 TOLERANCE, SURE = 0.06, 0.9999
 
 
@@ -54,11 +54,11 @@ def _null(measured: Measured, scored: Sequence[Scored]) -> Control:
 
 
 def _oracle(measured: Measured, scored: Sequence[Scored]) -> Control:
-    """Whether exact mean gradients are attacked as well as theory says (F5)."""
+    """Whether exact mean gradients are attacked as well as theory says (F1)."""
     if not measured.exact:
         return Control("oracle", True, "not asked: too few members, or people who are out")
     areas = [auc(Scores.of(s, one.inside)) for (s, _), one in zip(measured.exact, scored, strict=True)]
     value, theory = float(np.mean(areas)), float(np.mean([area_of(effect) for _, effect in measured.exact]))
     error = float(np.std(areas, ddof=1)) / math.sqrt(len(areas)) if len(areas) > 1 else 0.0
-    said = f"exact mean gradients: area {value:.3f}, theory (F5) {theory:.3f}"
+    said = f"exact mean gradients: area {value:.3f}, theory (F1) {theory:.3f}"
     return Control("oracle", abs(value - theory) <= max(4 * error, TOLERANCE), said)

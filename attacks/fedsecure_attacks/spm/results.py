@@ -72,5 +72,15 @@ def _people(audit: SpmAudit) -> dict[str, Any]:
     """Members of one run who are told at the accepted false-positive rate."""
     primary = audit.attacks[PRIMARY].tpr
     members = audit.counts["members_a_half"]
-    exposed = round(primary.value * members) if isinstance(primary, Rate) else None
-    return {"exposed": exposed, "of": members, "confidence": 0.95}
+    if not isinstance(primary, Rate):
+        return {"exposed": None, "of": members, "confidence": 0.95, "reason": primary.why}
+    interval = audit.attacks[PRIMARY].tpr_interval
+    assert interval is not None
+    return {
+        "exposed": round(primary.value * members),
+        "of": members,
+        "confidence": interval.confidence,
+        "low": math.floor(interval.low * members),
+        "high": math.ceil(interval.high * members),
+        "by_chance": primary.fpr * members,
+    }

@@ -20,12 +20,13 @@ from scipy.stats import norm
 from fedsecure_attacks.embedding import pixels
 from fedsecure_attacks.images.frame import Frame, by_class
 from fedsecure_attacks.records import Candidates, Labelled
-from fedsecure_attacks.statistics.scores import Floats
+from fedsecure_attacks.statistics.roc import auc
+from fedsecure_attacks.statistics.scores import Floats, Scores
 
-__all__ = ["Traced", "implied_mean", "trace"]
+__all__ = ["Traced", "area_of", "implied_mean", "trace"]
 
-#: Records that theory needs.
-LEAST = 5
+#: Records that theory needs, and how near to 0 or 1 an area has an effect size.
+LEAST, CLOSE = 5, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,17 +76,16 @@ class Traced:
         return by_class(self.frame, self.candidates, self.centred, score, set(self.frame.means))
 
     def exact(self, inside: np.ndarray) -> tuple[Floats, float] | None:
-        """Scores (n,) against the exact mean of those who are ``inside`` (n,), and their effect size by F5: members
-        score m' A m on average, and others as they do. Both kinds have a spread of their own, for with few members a
-        mean has much of each. ``None`` with too few."""
-        if min(int(inside.sum()), int((~inside).sum())) < LEAST:
+        """Scores (n,) against the exact mean of those who are ``inside`` (n,), and the effect size that theory gives
+        them: one who is in adds z' A z / n of his own to what his score would be (F1). That is added to the scores of
+        those who are out, for gradients are no Gaussians. ``None`` with too few."""
+        members = int(inside.sum())
+        if min(members, len(inside) - members) < LEAST:
             return None
-        moved = self.centred[inside].mean(axis=0)
-        scores = np.asarray(self.frame.whitener.apply(self.centred) @ moved)
-        found, null = scores[inside], scores[~inside]
-        spread = math.sqrt((float(found.var()) + float(null.var())) / 2) or 1.0
-        effect = (float(found.mean()) - float(null.mean())) / spread
-        return scores, effect
+        scores = np.asarray(self.frame.whitener.apply(self.centred) @ self.centred[inside].mean(axis=0))
+        null, own = scores[~inside], self.lengths[~inside] / members
+        area = auc(Scores(null + own, null))
+        return scores, math.sqrt(2) * float(norm.ppf(min(max(area, CLOSE), 1 - CLOSE)))
 
 
 def trace(traced: Traced, release: Floats, counts: Mapping[int, int], records: int) -> Floats:

@@ -28,7 +28,12 @@ class Pair:
     @property
     def contradicts(self) -> bool:
         """Whether epsilon is larger than what was accounted."""
-        return self.lower > self.accounted
+        return self.excess > 0
+
+    @property
+    def excess(self) -> float:
+        """How far the bound is above what was accounted; negative below it."""
+        return self.lower - self.accounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Against:
     @property
     def worst(self) -> Pair:
         """Where the bound is furthest above, or least below, what was accounted."""
-        return max(self.pairs, key=lambda pair: pair.lower - pair.accounted)
+        return max(self.pairs, key=lambda pair: pair.excess)
 
     @property
     def can_tell(self) -> bool:

@@ -3,6 +3,7 @@ by its name."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ from fedsecure.secagg import nodekeys, noised, unmasking
 from fedsecure_attacks.canaries.audit import CanaryProfile, audit_canaries
 from fedsecure_attacks.canaries.directions import Canaries
 from fedsecure_attacks.canaries.reading import fitted_epsilon
-from fedsecure_attacks.canaries.results import CanaryAudit
+from fedsecure_attacks.canaries.results import CanaryAudit, canaries_report
 from fedsecure_attacks.moves import Moved
+from fedsecure_attacks.report.render import html
+from fedsecure_attacks.report.validate import check
 from fedsecure_attacks.statistics.scores import Scores
 from fedsecure_attacks.statistics.tradeoff import against_accounted
+from fedsecure_attacks.strictjson import dump
 from fedsecure_attacks.verdict import Word
 
 CLASSES = ("a", "b", "c")
@@ -89,6 +93,9 @@ def test_what_is_as_accounted_contradicts_nothing(method, secagg):
     assert total.arrived_error > 1.3 * node.arrived_error  # the noise of the others is in the sum, too
     assert node.clip == pytest.approx(1, abs=1e-5)
     assert ("masks" in {c.name for c in found.controls}) is (secagg == "required")
+    report = check(json.loads(dump(canaries_report(found))))
+    assert report["epsilon"]["delta"] == found.delta == pytest.approx(1 / 600)
+    assert report["canaries"]["sum"]["inside"] + report["canaries"]["sum"]["out"] == 400
 
 
 def test_rounds_and_samples_compose():
@@ -108,6 +115,10 @@ def test_noise_that_is_off_but_accounted(monkeypatch):
     assert "in the sum epsilon is at least" in found.verdict.reason
     assert "of the noise that was accounted" in found.verdict.reason
     assert found.views[1].against.worst.contradicts
+    report = json.loads(dump(canaries_report(found)))
+    assert check(report)["exit_code"] == 13
+    assert report["epsilon"]["lower"] > report["epsilon"]["accounted"]
+    assert "was accounted" in html(report)
 
 
 def test_half_the_noise(monkeypatch):

@@ -18,6 +18,8 @@ from fedsecure.errors import ConfigError
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.report.render import html
+from fedsecure_attacks.report.validate import check
 from fedsecure_attacks.spm.audit import SpmProfile, audit_spm
 from fedsecure_attacks.spm.final import margins_of, rmia, without_pool
 from fedsecure_attacks.spm.gradients import Gradients
@@ -216,7 +218,8 @@ def test_the_report_is_strict_and_the_same_twice(leaking):
     audit, (first, second) = leaking
     assert first == second
     report = json.loads(first, parse_constant=refuse)
-    assert report["mode"] == "spm"
+    assert check(report)["mode"] == "spm"
+    assert "gradient-sum" in html(report)
     assert report["exit_code"] == 10
     assert report["plan"]["rounds_observed"] == [1, 2]
     assert set(report["controls"]) == {"planted", "null", "oracle"}
