@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from fedsecure_attacks import cli_mechanism
 from fedsecure_attacks.cli_canaries import canaries
 from fedsecure_attacks.cli_files import files, show_audit
+from fedsecure_attacks.cli_mechanism import mechanism, plan
 from fedsecure_attacks.cli_report import report
 from fedsecure_attacks.cli_selftest import selftest
 from fedsecure_attacks.cli_spm import spm
@@ -31,4 +31,5 @@ app.command()(files)
 app.command()(report)
 app.command()(selftest)
 app.command()(spm)
-cli_mechanism.register(app)
+app.command()(mechanism)
+app.command()(plan)

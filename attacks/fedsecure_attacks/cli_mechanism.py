@@ -10,14 +10,12 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, fail_with, say
 from fedsecure.errors import ConfigError, DataError
+from fedsecure_attacks.exits import USAGE, AllowOption, end
 
 if TYPE_CHECKING:
     from fedsecure_attacks.mechanism.sweepfile import SweepSettings
 
-__all__ = ["register"]
-
-#: Of an option, or of a file that is missing or is not what it should be.
-USAGE = 2
+__all__ = ["mechanism", "plan"]
 
 
 class _Data(StrEnum):
@@ -29,10 +27,6 @@ class _Backend(StrEnum):
     LOCAL = "local"
     DASK = "dask"
     RAY = "ray"
-
-
-class _Allow(StrEnum):
-    INCONCLUSIVE = "inconclusive"
 
 
 SweepArgument = Annotated[
@@ -56,12 +50,6 @@ SeedOption = Annotated[int | None, typer.Option(min=0, help="Of everything that 
 FastOption = Annotated[bool, typer.Option("--fast", help="Condense nothing: exact class means, the ceiling.")]
 CacheOption = Annotated[Path | None, typer.Option(help="Folder of shadows and cells (default: in --out).")]
 JobsOption = Annotated[int, typer.Option(min=0, max=1024, help="Processes; 0 takes all processors.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add both commands."""
-    app.command("mechanism")(mechanism)
-    app.command("plan")(plan)
 
 
 def mechanism(
@@ -91,7 +79,7 @@ def mechanism(
     backend: Annotated[_Backend, typer.Option(help="Where shadows are made.")] = _Backend.LOCAL,
     cache: CacheOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.json and report.html.")] = None,
-    allow: Annotated[_Allow | None, typer.Option(help="Verdict that is to end with exit code 0, too.")] = None,
+    allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Condense random halves of a pool and ask what each release tells, by images per class, start and noise.
@@ -102,9 +90,10 @@ def mechanism(
         sweep, data, pool, population, test, ipc, init, sigma, rounds, curves, federated, shadows, steps, seed,
         max_tpr=max_tpr, max_auc=max_auc, fast=fast,
     )  # fmt: skip
-    from fedsecure_attacks.mechanism.command import cache_folder, measure, write_report
+    from fedsecure_attacks.mechanism.command import cache_folder, measure
     from fedsecure_attacks.mechanism.running import check_backend, cores
     from fedsecure_attacks.mechanism.terminal import print_report
+    from fedsecure_attacks.report.folder import write_report
     from fedsecure_attacks.strictjson import dump
 
     try:
@@ -122,12 +111,7 @@ def mechanism(
         print_report(report, cells)
         for path in written:
             say(f"wrote {path}")
-    code = int(report["exit_code"])
-    if allow is not None and report["verdict"] == "INCONCLUSIVE":
-        code = 0
-        if not as_json:
-            say("exit code 0: INCONCLUSIVE is allowed")
-    raise typer.Exit(code)
+    raise end(report["verdict"], int(report["exit_code"]), allow)
 
 
 def plan(

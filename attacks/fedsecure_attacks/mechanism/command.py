@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedsecure.commands.output import note
 from fedsecure.errors import AuditError, ConfigError
-from fedsecure.files import make_folder, write_durably
+from fedsecure.files import make_folder
 from fedsecure_attacks.mechanism.grid import exact_cell
 from fedsecure_attacks.mechanism.people import People, from_files, named
 from fedsecure_attacks.mechanism.reporting import MechanismAudit, invalid_report, mechanism_report
@@ -18,9 +18,8 @@ from fedsecure_attacks.mechanism.running import Backend
 from fedsecure_attacks.mechanism.sweep import Finished, ceiling, run_sweep
 from fedsecure_attacks.mechanism.sweepfile import SweepSettings
 from fedsecure_attacks.mechanism.terminal import watching
-from fedsecure_attacks.strictjson import dump
 
-__all__ = ["cache_folder", "measure", "people_of", "write_report"]
+__all__ = ["cache_folder", "measure", "people_of"]
 
 
 def people_of(sweep: SweepSettings) -> People:
@@ -67,18 +66,5 @@ def measure(
 def _active(people: People, seed: int, *, quiet: bool) -> Mapping[str, Any]:
     from fedsecure_attacks.active.audit import audit_active
 
-    if not quiet:
-        note("a coordinator that cheats …")
-    found: Mapping[str, Any] = audit_active(people.pool, people.population, seed=seed)
-    return found
-
-
-def write_report(report: dict[str, Any], out: Path) -> list[Path]:
-    """``report.json`` and ``report.html`` in ``out``, mode 0600. Raises ``ConfigError`` when they cannot be written."""
-    from fedsecure_attacks.report.render import write_html
-
-    make_folder(out, private=True, error=ConfigError)
-    paths = [out / "report.json", out / "report.html"]
-    write_durably(paths[0], dump(report).encode(), error=ConfigError)
-    write_html(report, paths[1], error=ConfigError)
-    return paths
+    progress: Callable[[str], None] = (lambda what: None) if quiet else (lambda what: note(f"{what} …"))
+    return audit_active(people.pool, people.population, seed=seed, progress=progress)
