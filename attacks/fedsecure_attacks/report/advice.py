@@ -53,7 +53,8 @@ def _leak(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
         "Do not release it. If it has left already, treat that as a disclosure of personal data, and tell whoever "
         "answers for data protection.",
     )
-    mends = list(dict.fromkeys(_MEND[finding.kind] for finding in known)) or [_MEND["mean"]]
+    kinds = list(dict.fromkeys(finding.kind for finding in known)) or ["mean"]
+    mends = [_MEND[kind] for kind in kinds if not (kind == "copy" and "bits" in kinds)]
     small = [entry for entry in report.get("classes", []) if entry["below_minimum"]]
     mends = mends[:2]
     if small:

@@ -186,7 +186,8 @@ def _mark(kind: int, spot: str, colour: str) -> str:
 def _legend(entries: dict[str, Series], top: int, width: int) -> tuple[str, int]:
     """Text and how many lines it has."""
     longest = max((len(name) for name in entries), default=1)
-    columns = max(1, min(len(entries), (width - LEFT) // (46 + 7 * longest)))
+    least = 2 if width >= 600 else 1
+    columns = max(least, min(len(entries), (width - LEFT) // (46 + 7 * longest)))
     step = (width - LEFT) / columns
     parts = []
     for index, (name, series) in enumerate(entries.items()):
