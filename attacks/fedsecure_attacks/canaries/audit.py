@@ -110,7 +110,10 @@ def _judged(plan: Plan, settings: DPSGDSettings, ran: Ran, fixed: _Fixed) -> Can
         delta=fixed.delta,
         views=views,
         controls=tuple(controls),
-        notes=(*words.notes(plan, None if shared is None else shared[0]), *(said for said in unseen if not doubts)),
+        notes=(
+            *words.notes(plan, views, None if shared is None else shared[0]),
+            *(said for said in unseen if not doubts),
+        ),
         shared_noise=None if shared is None else shared[0],
     )
 

@@ -75,12 +75,16 @@ def all_fits(views: tuple[ViewResult, ...], delta: float) -> str:
     return "nothing contradicts the accounting; " + "; ".join(parts)
 
 
-def notes(plan: Plan, shared: float | None) -> tuple[str, ...]:
+def notes(plan: Plan, views: tuple[ViewResult, ...], shared: float | None) -> tuple[str, ...]:
     """What a reader should know. ``shared``: noise that nodes share, over what was accounted."""
     found = [
         "canaries stand among the gradients of one node's records; noise and batches come from the operating system, "
         "so two runs differ"
     ]
+    if not any(view.against.can_tell for view in views):
+        found.append(
+            "so many canaries cannot contradict the accounted epsilon: what tells is noise and clip as measured"
+        )
     if plan.secagg != "required":
         found.append("sums of this plan are not masked: the coordinator has every node's update")
     if shared is not None:
