@@ -16,7 +16,7 @@ __all__ = ["fork_context"]
 IMPORTED = (
     *("torch", "opacus", "scipy.special", "grpc", "fedsecure.cli", "fedsecure.methods.condensed"),
     *("fedsecure.methods.fedspm", "fedsecure.privacy.dpsgd", "fedsecure.privacy.prv"),
-    *("fedsecure_node.assemble", "fedsecure_coordinator.process"),
+    *("fedsecure_node.assemble", "fedsecure_coordinator.process", "fedsecure_attacks.gate"),
 )
 
 

@@ -8,7 +8,6 @@ import json
 import signal
 import stat
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -45,19 +44,27 @@ Gate.log = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+#: Small images: what an audit costs follows from their features.
+SMALL: dict[str, Any] = {
+    "task": {"kind": "image", "classes": list(CLASSES), "shape": [1, 4, 4]},
+    "model": {"name": "mlp", "hidden": [8]},
+    "deadlines": {"join": 900.0, "exchange": 900.0},
+}
+
+
 def people(count: int, seed: int) -> Dataset:
     rng = np.random.default_rng(seed)
     y = np.arange(count, dtype=np.int64) % 3
-    return Dataset((0.5 * rng.random((count, 1, 8, 8)) + 0.2 * y[:, None, None, None]).astype(np.float32), y, CLASSES)
+    return Dataset((0.5 * rng.random((count, 1, 4, 4)) + 0.2 * y[:, None, None, None]).astype(np.float32), y, CLASSES)
 
 
-def with_people_held_out(federation: Any, node: str) -> None:
-    folder = federation.root / node
-    save_npz(people(1200, 41), folder / "records.npz")
-    save_npz(people(2100, 42), folder / "others.npz")
-    federation.configure(node, holdout={"kind": "npz", "path": "others.npz"})
-    federation.policy(node, audit=AUDIT)
-    assert tomllib.loads((folder / "node.toml").read_text())["holdout"]["path"] == "others.npz"
+def prepare(federation: Any) -> None:
+    """Few records for each node, and for the first as many as an audit needs, and people held out."""
+    for index, node in enumerate(federation.nodes):
+        save_npz(people(60 if index else 1200, 40 + index), federation.root / node / "records.npz")
+        federation.policy(node, plans={"min_nodes": 2}, **({} if index else {"audit": AUDIT}))
+    save_npz(people(2100, 50), federation.root / "node-0" / "others.npz")
+    federation.configure("node-0", holdout={"kind": "npz", "path": "others.npz"})
 
 
 def started(federation: Any, node: str, before: str) -> None:
@@ -77,14 +84,11 @@ def report_of(federation: Any, node: str, release: dict[str, Any]) -> dict[str, 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_people_in_a_release_are_withheld_and_a_clean_one_passes(federation: Any, tmp_path: Path, capsys: Any) -> None:
     f = federation
-    with_people_held_out(f, "node-0")
-    deadlines = {"join": 600.0, "exchange": 600.0}
-    plan = f.plan("planted", METHOD, rounds=1, cohort={"min_nodes": 2, "nodes": list(f.nodes)}, deadlines=deadlines)
-    for node in f.nodes:
-        f.policy(node, plans={"min_nodes": 2}, **({"audit": AUDIT} if node == "node-0" else {}))
+    prepare(f)
+    plan = f.plan("planted", METHOD, rounds=1, cohort={"min_nodes": 2, "nodes": list(f.nodes)}, **SMALL)
     f.submit(plan)
     f.start("coordinator")
     f.start("node-1")
@@ -107,7 +111,7 @@ def test_people_in_a_release_are_withheld_and_a_clean_one_passes(federation: Any
     assert {r["audit"]["result"] for r in releases(f, "node-1")} == {"INCONCLUSIVE"}, "nobody is held out there"
 
     f.stop("node-0")
-    clean = f.plan("clean", METHOD, rounds=1, cohort={"min_nodes": 3, "nodes": list(f.nodes)}, deadlines=deadlines)
+    clean = f.plan("clean", METHOD, rounds=1, cohort={"min_nodes": 3, "nodes": list(f.nodes)}, **SMALL)
     started(f, "node-0", DIES)
     f.submit(clean)
     f.wait(lambda: f.processes["node-0"].poll() is not None, 500)
