@@ -68,7 +68,7 @@ def audit_canaries(
     delta = default_delta(len(data[target]))
     fixed = {
         "mode": "canaries", "plan": plan.digest(), **asdict(profile), "node": target, "rounds": rounds,
-        "deltas": [delta, *DELTAS], "confidence": CONFIDENCE, "thresholds": list(THRESHOLDS),
+        "deltas": [delta, *DELTAS], "confidence": CONFIDENCE, "cuts": list(THRESHOLDS),
     }  # fmt: skip
     inputs = {node: dataset.digest() for node, dataset in sorted(data.items())}
     counts = {"nodes": len(data), "records": len(data[target]), "rounds": len(ran.rounds)}
