@@ -41,7 +41,7 @@ RIDGE = 0.1
 
 def pixels(x: Images) -> Floats:
     """The records themselves."""
-    return x.reshape(len(x), -1).astype(np.float64)
+    return x.reshape(len(x), math.prod(x.shape[1:])).astype(np.float64)
 
 
 def column_scales(population: Images) -> Floats:

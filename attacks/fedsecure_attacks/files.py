@@ -223,6 +223,8 @@ def _calibrated(seen: Outsider, candidates: Candidates, frame: Frame, scores: Fl
     """A6q: thresholds learnt from the half of the references that gave neither means nor whitening."""
     out = seen.population
     chosen = np.concatenate([np.flatnonzero(out.y == c)[1::2] for c in np.unique(out.y)])
+    if not len(chosen):
+        return scores
     others = out.take(chosen)
     theirs = mean_tracing(seen, Candidates(others.x, others.y), frame)
     return with_quantile(scores, candidates, frame, theirs, frame.centred(others.x, others.y))

@@ -57,7 +57,7 @@ class Labelled:
     @property
     def rows(self) -> Images:
         """Flattened records (n, d)."""
-        return self.x.reshape(len(self.x), -1)
+        return self.x.reshape(len(self.x), math.prod(self.x.shape[1:]))
 
     def take(self, index: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Labelled:
         """The records at ``index``."""
@@ -88,7 +88,7 @@ class Candidates:
     @property
     def rows(self) -> Images:
         """Flattened records (n, d)."""
-        return self.x.reshape(len(self.x), -1)
+        return self.x.reshape(len(self.x), math.prod(self.x.shape[1:]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import beta, norm, rankdata, t
+from scipy.special import betaincinv, ndtri
+from scipy.stats import rankdata, t
 
 from fedsecure_attacks.statistics.roc import auc
 from fedsecure_attacks.statistics.scores import Floats, Scores
@@ -38,14 +39,14 @@ def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
     if not (0 <= count <= of and of >= 1 and 0 < confidence < 1):
         raise ValueError(f"{count} of {of} at confidence {confidence}")
     tail = (1 - confidence) / 2
-    low = 0.0 if count == 0 else float(beta.ppf(tail, count, of - count + 1))
-    high = 1.0 if count == of else float(beta.ppf(1 - tail, count + 1, of - count))
+    low = 0.0 if count == 0 else float(betaincinv(count, of - count + 1, tail))
+    high = 1.0 if count == of else float(betaincinv(count + 1, of - count, 1 - tail))
     return Interval(low, high, confidence, "Clopper-Pearson")
 
 
 def auc_interval(scores: Scores, confidence: float = 0.95) -> Interval:
     """Of the area under the curve of one release, over its records."""
-    value, z = auc(scores), float(norm.ppf((1 + confidence) / 2))
+    value, z = auc(scores), float(ndtri((1 + confidence) / 2))
     variance = _delong_variance(scores)
     if 0 < value < 1 and variance > 0 and min(scores.n1, scores.n0) >= 2:
         logit, width = math.log(value / (1 - value)), z * math.sqrt(variance) / (value * (1 - value))
