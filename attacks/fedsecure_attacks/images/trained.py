@@ -22,15 +22,15 @@ __all__ = ["loss_attack", "margins", "train_on"]
 STEPS, BATCH, LR = 300, 256, 1e-3
 
 
-def train_on(released: Labelled, classes: int, seed: int) -> tuple[Network, Parameters]:
-    """A small network of the family, trained on ``released`` to the end."""
+def train_on(released: Labelled, classes: int, seed: int, steps: int = STEPS) -> tuple[Network, Parameters]:
+    """A small network of the family, trained on ``released``; ``STEPS`` are to the end."""
     network = family(released.x.shape[1:], classes)
     drawn = draw_parameters(network, torch_generator(seed, "trained on released"))
     trained = {name: p.clone().requires_grad_(True) for name, p in drawn.items()}
     optimizer = Adam(list(trained.values()), lr=LR)
     x, y = torch.tensor(released.x), torch.tensor(released.y)
     generator = torch_generator(seed, "batches of released")
-    for _ in range(STEPS):
+    for _ in range(steps):
         index = torch.randperm(len(y), generator=generator)[:BATCH]
         optimizer.zero_grad()
         F.cross_entropy(outputs(network, trained, x[index])[1], y[index]).backward()  # type: ignore[no-untyped-call]

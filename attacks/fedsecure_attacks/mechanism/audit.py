@@ -8,6 +8,7 @@ import numpy as np
 
 from fedsecure_attacks.embedding import pixels, random_networks
 from fedsecure_attacks.images.frame import Frame
+from fedsecure_attacks.images.trained import STEPS
 from fedsecure_attacks.mechanism import cellcontrols
 from fedsecure_attacks.mechanism.cache import ShadowCache
 from fedsecure_attacks.mechanism.extra import coordinators
@@ -56,6 +57,7 @@ def audit_people(
     fpr: float,
     strangers: int,
     frames: Mapping[str, Frame] | None = None,
+    model_steps: int = STEPS,
     progress: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> CellResult:
     """As ``audit_cell``, with all that ``people`` have. ``strangers``: sets made from the population, of which nothing
@@ -73,6 +75,7 @@ def audit_people(
     frames = frames or frames_of(pool, population, seed, networks)
     attacked = attack_shadows(
         pool, made, population, frames, seed, with_models=with_models, strangers=unknown, test=people.test,
+        model_steps=model_steps,
         besides=coordinators(setting, pool, population),
         progress=lambda done, of: progress("attacking", done, of),
     )  # fmt: skip

@@ -28,6 +28,7 @@ def cell_key(people: Mapping[str, str], setting: CellSetting, sweep: SweepSettin
     asked = {
         "version": SCORES_VERSION, "people": dict(people), "setting": setting.to_json(), "seed": sweep.seed,
         "shadows": sweep.shadows, "strangers": sweep.strangers, "networks": sweep.networks, "models": sweep.models,
+        "model_steps": sweep.model_steps,
         "fpr": sweep.thresholds.fpr,
     }  # fmt: skip
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ from typing import Any
 import torch
 
 from fedsecure.commands.output import say
+from fedsecure_attacks.images.frame import Frame
+from fedsecure_attacks.images.tracing import mean_tracing
 from fedsecure_attacks.images.trained import margins, train_on
+from fedsecure_attacks.mechanism.audit import frames_of
 from fedsecure_attacks.mechanism.cache import ShadowCache
 from fedsecure_attacks.mechanism.cells import CellStore, cell_key
 from fedsecure_attacks.mechanism.command import people_of
@@ -23,6 +26,8 @@ from fedsecure_attacks.mechanism.reporting import plan_of, thresholds_of
 from fedsecure_attacks.mechanism.setting import Setting
 from fedsecure_attacks.mechanism.sweepfile import CURVES, SweepSettings
 from fedsecure_attacks.mechanism.terminal import minutes
+from fedsecure_attacks.observation import Outsider
+from fedsecure_attacks.records import Candidates
 from fedsecure_attacks.statistics.epsilon import largest_certifiable
 from fedsecure_attacks.statistics.power import chance_to_clear, people_needed, planted_needed, power_of, visible_effect
 from fedsecure_attacks.statistics.theory import auc_of
@@ -31,6 +36,8 @@ __all__ = ["plan_sweep", "print_plan"]
 
 #: Chance of what is promised, and the effect whose chance is told.
 CHANCE, EFFECT = 0.8, 0.5
+#: All attacks on a set take so many times what mean-tracing does, models aside.
+LIKE_IT = 5.0
 #: Areas and tails of one cell: attacks on a mechanism.
 ATTACKS = 9
 
@@ -68,36 +75,44 @@ def _is_known(cell: Cell, people: People, sweep: SweepSettings, cache: Path | No
 
 
 def _seconds(sweep: SweepSettings, people: People, cells: Sequence[Cell], matched: Sequence[Cell]) -> float:
-    """Of one processor, from one short shadow of each size, timed here and now."""
+    """Of one processor, whatever else it does now: by a short shadow of each size, a model on it, and one attack."""
     sizes: dict[tuple[int, int], float] = {}
     models: dict[int, float] = {}
     sets, total, before = sweep.shadows + sweep.strangers, 0.0, torch.get_num_threads()
     torch.set_num_threads(1)
+    frames = frames_of(people.pool, people.population, sweep.seed, sweep.networks) if cells else {}
     try:
         for cell, times in (*((c, 1.0) for c in cells), *((c, LONGER) for c in matched)):
             size = (cell.setting.ipc, cell.rounds)
             if size not in sizes:
-                sizes[size], model = _timed(sweep, people, cell.setting)
+                sizes[size], model = _timed(sweep, people, cell.setting, frames)
                 models[cell.setting.ipc] = model
-            total += sets * (sizes[size] * times + models[cell.setting.ipc] * sweep.models)
+            total += sets * (sizes[size] * times + models[cell.setting.ipc])
     finally:
         torch.set_num_threads(before)
     return total
 
 
-def _timed(sweep: SweepSettings, people: People, setting: AnySetting) -> tuple[float, float]:
-    """Seconds of one set, and of a model that is trained on it."""
+def _timed(
+    sweep: SweepSettings, people: People, setting: AnySetting, frames: Mapping[str, Frame]
+) -> tuple[float, float]:
+    """Seconds of one set, and of attacking it."""
     if isinstance(setting, Setting):
         short: AnySetting = replace(setting, steps=min(setting.steps, setting.interval), sigma=0.0)
         parts = setting.steps / short.steps
     else:
         short, parts = replace(setting, rounds=1, sigma=0.0), float(setting.rounds)
-    began = time.perf_counter()
+    began = time.process_time()
     shadow = Shadows(people, short, sweep.seed, ShadowCache(None)).shadow(0)
-    condensed = time.perf_counter()
-    classes = max(2, int(people.pool.y.max()) + 1)
-    margins(*train_on(shadow.released, classes, sweep.seed), people.pool.x, people.pool.y)
-    return (condensed - began) * parts, time.perf_counter() - condensed
+    condensed = time.process_time()
+    seen = Outsider(shadow.released, people.population, shadow.counts(people.pool))
+    mean_tracing(seen, Candidates(people.pool.x, people.pool.y), frames["networks"])
+    attacked = time.process_time()
+    if sweep.models:
+        classes = max(2, int(people.pool.y.max()) + 1)
+        margins(*train_on(shadow.released, classes, sweep.seed, sweep.model_steps), people.pool.x, people.pool.y)
+    trained = time.process_time()
+    return (condensed - began) * parts, (attacked - condensed) * LIKE_IT + (trained - attacked)
 
 
 def _power(sweep: SweepSettings, n1: int) -> dict[str, Any]:
@@ -129,7 +144,9 @@ def print_plan(found: dict[str, Any]) -> None:
         + (f"; {found['cells_in_the_cache']} cells are in the cache" if found["cells_in_the_cache"] else "")
     )
     seconds = found["seconds_of_one_processor"]
-    say(f"time: about {minutes(seconds / found['jobs'])} with {found['jobs']} processes ({minutes(seconds)} of one)")
+    say(
+        f"time: about {minutes(seconds / found['jobs'])} of {found['jobs']} idle processors ({minutes(seconds)} of one)"
+    )
     for line in found["notes"]:
         say(f"note: {line}")
     say(f"people: {found['members']} members and as many others in each cell, over its shadows")

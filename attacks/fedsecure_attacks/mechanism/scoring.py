@@ -22,7 +22,7 @@ from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.images.likelihood import GROUPS, image_likelihood
 from fedsecure_attacks.images.neighbour import distances
 from fedsecure_attacks.images.tracing import mean_tracing
-from fedsecure_attacks.images.trained import margins, train_on
+from fedsecure_attacks.images.trained import STEPS, margins, train_on
 from fedsecure_attacks.mechanism.shadows import Mask
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled
@@ -128,13 +128,16 @@ def attack_shadows(
     strangers: Sequence[AnyShadow] = (),
     test: Labelled | None = None,
     besides: Besides | None = None,
+    model_steps: int = STEPS,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Attacked:
     """As ``score_shadows``. ``strangers``: sets made in the same way from people who are not in the pool: references of
     the attacker who knows no candidate, and, as targets, sets of which nothing can be told."""
     if len(shadows) < LEAST_SHADOWS:
         raise ValueError(f"{len(shadows)} shadows (at least {LEAST_SHADOWS})")
-    work = _Work.of(pool, shadows, strangers, population, frames, besides, seed if with_models else None, test)
+    work = _Work.of(
+        pool, shadows, strangers, population, frames, besides, seed if with_models else None, test, model_steps
+    )
     plain = []
     for number in range(len(shadows)):
         plain.append(work.scores(number))
@@ -180,8 +183,9 @@ class _Work:
         besides: Besides | None,
         seed: int | None,
         test: Labelled | None,
+        model_steps: int,
     ) -> _Work:
-        """``seed``: of the models that are trained on each set; ``None`` trains none."""
+        """``seed``: of the models that are trained on each set for ``model_steps``; ``None`` trains none."""
         candidates, embed, sets = Candidates(pool.x, pool.y), frames["networks"].embed, [*shadows, *strangers]
         embedded, raw = embed(candidates.x), pixels(candidates.x)
         near = np.stack([distances(s.released, candidates, embedded, embed) for s in sets])
@@ -190,7 +194,7 @@ class _Work:
         for number, one in enumerate(sets if seed is not None else ()):
             assert seed is not None
             classes = max(2, int(max(candidates.y.max(), population.y.max())) + 1)
-            trained = train_on(one.released, classes, seed)
+            trained = train_on(one.released, classes, seed, model_steps)
             found.append(margins(*trained, candidates.x, candidates.y))
             if test is not None and number < len(shadows):
                 accuracy.append(_accuracy(*trained, test))

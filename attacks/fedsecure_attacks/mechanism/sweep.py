@@ -182,7 +182,8 @@ def _attack(task: _Attack) -> tuple[Cell, CellResult]:
     population = Shadows(base.people, task.cell.setting, sweep.seed, cache).population
     result = audit_people(
         base.people, task.cell.setting, shadows=sweep.shadows, seed=sweep.seed, networks=sweep.networks,
-        with_models=sweep.models, cache=cache, fpr=sweep.thresholds.fpr, strangers=sweep.strangers,
+        with_models=sweep.models, model_steps=sweep.model_steps, cache=cache, fpr=sweep.thresholds.fpr,
+        strangers=sweep.strangers,
         frames=_frames(_ByContent(base.people.pool), _ByContent(population), sweep.seed, sweep.networks),
     )  # fmt: skip
     CellStore(base.folder / "cells").write(cell_key(base.people.digests, task.cell.setting, sweep), result)

@@ -96,7 +96,7 @@ class SweepSettings(Settings):
     """``shadows``: random halves of the pool that are condensed in each cell, and ``strangers``: sets from others.
     ``residual``: what "matched residual" condenses to; "auto" takes the median of what the cells that start from noise
     reach as deployed (of all, where none does). ``networks`` of the embedding. ``models``: whether a model is trained
-    on each set, for accuracy and the attacks by loss. ``fast``: exact class means instead of condensed sets."""
+    on each set for ``model_steps``, for accuracy and the attacks by loss. ``fast``: exact class means, and no sets."""
 
     seed: int = Field(0, ge=0, lt=2**53)
     data: Data = Data()
@@ -108,6 +108,7 @@ class SweepSettings(Settings):
     strangers: int = Field(2, ge=1, le=100)
     networks: int = Field(8, ge=1, le=256)
     models: bool = True
+    model_steps: int = Field(300, ge=1, le=100_000)
     residual: Literal["auto"] | Annotated[float, Field(gt=0, le=1e9)] = "auto"
     fast: bool = False
 

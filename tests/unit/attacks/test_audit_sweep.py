@@ -171,6 +171,19 @@ def test_exact_means_are_the_ceiling_and_leak(sweep, tmp_path):
     assert report["attacks"]["mean-tracing-references"]["auc"] > 0.8
 
 
+def test_a_federated_sweep_attacks_as_the_coordinator_does(sweep, tmp_path):
+    grid = {"ipc": [1], "rounds": [1], "curves": ["as deployed"]}
+    federated = {"nodes": 2, "server_steps": 1}
+    data = sweep.data.model_dump(mode="json", exclude_none=True)
+    raw = {**SMALL, "data": data, "grid": grid, "federated": federated, "condensation": {"steps": 2, "width": 4}}
+    report, _ = measure(merged(raw, {}, "test"), tmp_path, jobs=1, backend="local", quiet=True, active=False)
+    assert (report["threat_model"], report["counts"]["cells"]) == ("T3", 1)
+    found = report["sweep"][0]
+    assert {"combined", "combined-images", "mean-logits", "soft-labels", "mean-tracing-rounds"} <= set(found["attacks"])
+    assert found["accuracy"] is not None
+    assert found["attacks"]["mean-logits-pool"]["auc"] > found["attacks"]["combined-images"]["auc"]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
