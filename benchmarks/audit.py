@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from fedsecure.commands.output import note
+from fedsecure_attacks.mechanism.cli_terminal import watching
 from fedsecure_attacks.mechanism.command import people_of
 from fedsecure_attacks.mechanism.reporting import MechanismAudit, mechanism_report
 from fedsecure_attacks.mechanism.scoring import IMAGES_ONLY, PRIMARY
 from fedsecure_attacks.mechanism.sweep import Finished, ceiling, run_sweep
 from fedsecure_attacks.mechanism.sweepfile import SweepSettings, merged
-from fedsecure_attacks.mechanism.terminal import watching
 from fedsecure_attacks.report.render import write_html
 from fedsecure_attacks.report.sweep import sweep_figures
 from fedsecure_attacks.strictjson import dump

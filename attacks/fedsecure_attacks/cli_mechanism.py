@@ -90,17 +90,17 @@ def mechanism(
         sweep, data, pool, population, test, ipc, init, sigma, rounds, curves, federated, shadows, steps, seed,
         max_tpr=max_tpr, max_auc=max_auc, fast=fast,
     )  # fmt: skip
+    from fedsecure_attacks.mechanism.cli_terminal import print_report, watching
     from fedsecure_attacks.mechanism.command import cache_folder, measure
     from fedsecure_attacks.mechanism.running import check_backend, cores
-    from fedsecure_attacks.mechanism.terminal import print_report
     from fedsecure_attacks.report.folder import write_report
     from fedsecure_attacks.strictjson import dump
 
     try:
         check_backend(backend.value)
-        with cache_folder(cache, out) as folder:
+        with cache_folder(cache, out) as folder, watching(quiet=as_json) as watch:
             report, cells = measure(
-                asked, folder, jobs=jobs or cores(), backend=backend.value, quiet=as_json, active=active
+                asked, folder, jobs=jobs or cores(), backend=backend.value, active=active, watch=watch
             )
         written = write_report(report, out) if out is not None else []
     except (ConfigError, DataError) as error:
@@ -147,7 +147,8 @@ def plan(
         max_tpr=max_tpr, max_auc=max_auc, fast=fast,
     )  # fmt: skip
     from fedsecure.errors import AuditError
-    from fedsecure_attacks.mechanism.planning import plan_sweep, print_plan
+    from fedsecure_attacks.mechanism.cli_terminal import print_plan
+    from fedsecure_attacks.mechanism.planning import plan_sweep
     from fedsecure_attacks.mechanism.running import cores
 
     try:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedsecure.commands.output import note
 from fedsecure.errors import AuditError, ConfigError
 from fedsecure.files import make_folder
 from fedsecure_attacks.mechanism.grid import exact_cell
 from fedsecure_attacks.mechanism.people import People, from_files, named
 from fedsecure_attacks.mechanism.reporting import MechanismAudit, invalid_report, mechanism_report
 from fedsecure_attacks.mechanism.running import Backend
-from fedsecure_attacks.mechanism.sweep import Finished, ceiling, run_sweep
+from fedsecure_attacks.mechanism.sweep import Finished, Watch, ceiling, run_sweep
 from fedsecure_attacks.mechanism.sweepfile import SweepSettings
-from fedsecure_attacks.mechanism.terminal import watching
 
 __all__ = ["cache_folder", "measure", "people_of"]
 
@@ -46,7 +44,7 @@ def cache_folder(cache: Path | None, out: Path | None) -> Iterator[Path]:
 
 
 def measure(
-    sweep: SweepSettings, folder: Path, *, jobs: int, backend: Backend, quiet: bool, active: bool
+    sweep: SweepSettings, folder: Path, *, jobs: int, backend: Backend, active: bool, watch: Watch | None = None
 ) -> tuple[dict[str, Any], list[Finished]]:
     """The report, and the cells it is of. What cannot be audited is its verdict, INVALID."""
     try:
@@ -55,16 +53,14 @@ def measure(
         if sweep.fast:
             cells = [Finished(exact_cell(), exact, False)]
         else:
-            with watching(quiet=quiet) as watch:
-                cells = run_sweep(sweep, people, folder, jobs=jobs, backend=backend, watch=watch)
-        found = _active(people, sweep.seed, quiet=quiet) if active else None
+            cells = run_sweep(sweep, people, folder, jobs=jobs, backend=backend, watch=watch)
+        found = _active(people, sweep.seed, watch or Watch()) if active else None
         return mechanism_report(MechanismAudit(sweep, people, cells, exact, found)), cells
     except AuditError as error:
         return invalid_report(sweep, str(error)), []
 
 
-def _active(people: People, seed: int, *, quiet: bool) -> Mapping[str, Any]:
+def _active(people: People, seed: int, watch: Watch) -> Mapping[str, Any]:
     from fedsecure_attacks.active.audit import audit_active
 
-    progress: Callable[[str], None] = (lambda what: None) if quiet else (lambda what: note(f"{what} …"))
-    return audit_active(people.pool, people.population, seed=seed, progress=progress)
+    return audit_active(people.pool, people.population, seed=seed, progress=watch.began)

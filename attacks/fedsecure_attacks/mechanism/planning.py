@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from fedsecure.commands.output import say
 from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.images.tracing import mean_tracing
 from fedsecure_attacks.images.trained import margins, train_on
@@ -25,14 +24,13 @@ from fedsecure_attacks.mechanism.people import People
 from fedsecure_attacks.mechanism.reporting import plan_of, thresholds_of
 from fedsecure_attacks.mechanism.setting import Setting
 from fedsecure_attacks.mechanism.sweepfile import CURVES, SweepSettings
-from fedsecure_attacks.mechanism.terminal import minutes
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates
 from fedsecure_attacks.statistics.epsilon import largest_certifiable
 from fedsecure_attacks.statistics.power import chance_to_clear, people_needed, planted_needed, power_of, visible_effect
 from fedsecure_attacks.statistics.theory import auc_of
 
-__all__ = ["plan_sweep", "print_plan"]
+__all__ = ["CHANCE", "plan_sweep"]
 
 #: Chance of what is promised, and the effect whose chance is told.
 CHANCE, EFFECT = 0.8, 0.5
@@ -135,35 +133,3 @@ def _power(sweep: SweepSettings, n1: int) -> dict[str, Any]:
         "planted_needed": planted_needed(n1 // sweep.shadows, n1 // sweep.shadows, tails=ATTACKS * sweep.shadows),
         "largest_certifiable_epsilon": largest_certifiable(n1, n1),
     }
-
-
-def print_plan(found: dict[str, Any]) -> None:
-    """For a person."""
-    say(
-        f"{found['cells']} cells, {found['shadows']} shadows and {found['sets_of_others']} sets of other people"
-        + (f"; {found['cells_in_the_cache']} cells are in the cache" if found["cells_in_the_cache"] else "")
-    )
-    seconds = found["seconds_of_one_processor"]
-    say(
-        f"time: about {minutes(seconds / found['jobs'])} of {found['jobs']} idle processors ({minutes(seconds)} of one)"
-    )
-    for line in found["notes"]:
-        say(f"note: {line}")
-    say(f"people: {found['members']} members and as many others in each cell, over its shadows")
-    needed, accepted = found["needed"], found["plan"]["thresholds"]
-    policy = f"a rate of at most {accepted['tpr']:g} at {accepted['fpr']:g} and an area of at most {accepted['auc']:g}"
-    if needed["members"] is None:
-        say(f"to say that none was detected ({policy}): {needed['reason']}")
-    else:
-        say(
-            f"to say that none was detected ({policy}): {needed['members']} members and {needed['nonmembers']} others, "
-            f"{found['shadows_needed']} shadows of this pool; chance with what is planned "
-            f"{found['chance_to_say_none_detected']:.2f}"
-        )
-    least = found["smallest_area_seen"]
-    say(f"leak that is seen with a chance of {CHANCE:g}: " + ("none" if least is None else f"an area of {least:.3f}"))
-    for area, chance in found["chance_to_see_an_area_of"].items():
-        say(f"chance to see an area of {area}: {chance:.2f}")
-    planted = found["planted_needed"]
-    say("copied people that stand out in one shadow: " + ("none would" if planted is None else f"{planted} and more"))
-    say(f"largest epsilon that could be certified: {found['largest_certifiable_epsilon']:.2f}")

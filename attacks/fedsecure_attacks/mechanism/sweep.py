@@ -38,6 +38,9 @@ class Finished:
 class Watch:
     """Told of a sweep's progress; this one says nothing."""
 
+    def began(self, what: str) -> None:
+        """Something that is not a cell."""
+
     def moved(self, clock: Clock) -> None:
         """A part is done."""
 

@@ -51,7 +51,7 @@ def sweep(tmp_path_factory):
 @pytest.fixture(scope="module")
 def done(sweep, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
-    report, cells = measure(sweep, folder, jobs=1, backend="local", quiet=True, active=False)
+    report, cells = measure(sweep, folder, jobs=1, backend="local", active=False)
     return folder, report, cells
 
 
@@ -93,7 +93,7 @@ def test_a_second_run_reads_everything_and_gives_the_same_bytes(done, sweep):
     watch = Counted()
     run_sweep(sweep, people_of(sweep), folder, jobs=1, watch=watch)
     assert (watch.read, watch.measured) == (3, 0)
-    again, _ = measure(sweep, folder, jobs=1, backend="local", quiet=True, active=False)
+    again, _ = measure(sweep, folder, jobs=1, backend="local", active=False)
     assert dump(again) == dump(report)
 
 
@@ -153,9 +153,7 @@ def test_one_pixel_a_seed_or_a_start_is_another_cell(sweep):
 
 def test_people_in_two_parts_are_invalid(sweep, tmp_path):
     data = sweep.data.model_copy(update={"population": sweep.data.pool})
-    report, cells = measure(
-        sweep.model_copy(update={"data": data}), tmp_path, jobs=1, backend="local", quiet=True, active=False
-    )
+    report, cells = measure(sweep.model_copy(update={"data": data}), tmp_path, jobs=1, backend="local", active=False)
     assert report["verdict"] == "INVALID"
     assert report["exit_code"] == 12
     assert not cells
@@ -164,7 +162,7 @@ def test_people_in_two_parts_are_invalid(sweep, tmp_path):
 
 def test_exact_means_are_the_ceiling_and_leak(sweep, tmp_path):
     fast = sweep.model_copy(update={"fast": True})
-    report, cells = measure(fast, tmp_path, jobs=1, backend="local", quiet=True, active=False)
+    report, cells = measure(fast, tmp_path, jobs=1, backend="local", active=False)
     assert report["verdict"] == "LEAK"
     assert len(cells) == 1
     assert report["sweep"][0]["init"] == "exact class means"
@@ -176,7 +174,7 @@ def test_a_federated_sweep_attacks_as_the_coordinator_does(sweep, tmp_path):
     federated = {"nodes": 2, "server_steps": 1}
     data = sweep.data.model_dump(mode="json", exclude_none=True)
     raw = {**SMALL, "data": data, "grid": grid, "federated": federated, "condensation": {"steps": 2, "width": 4}}
-    report, _ = measure(merged(raw, {}, "test"), tmp_path, jobs=1, backend="local", quiet=True, active=False)
+    report, _ = measure(merged(raw, {}, "test"), tmp_path, jobs=1, backend="local", active=False)
     assert (report["threat_model"], report["counts"]["cells"]) == ("T3", 1)
     found = report["sweep"][0]
     assert {"combined", "combined-images", "mean-logits", "soft-labels", "mean-tracing-rounds"} <= set(found["attacks"])

@@ -1,4 +1,5 @@
-"""What a person at a terminal sees of a sweep: a bar with the time that is left while it runs, a table at its end."""
+"""What a person at a terminal sees of a sweep: what it would take, a bar with the time that is left while it runs, a
+table at its end."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ from typing import Any
 
 from fedsecure.commands.output import note, say
 from fedsecure_attacks.mechanism.costs import Clock
+from fedsecure_attacks.mechanism.planning import CHANCE
 from fedsecure_attacks.mechanism.scoring import PRIMARY
 from fedsecure_attacks.mechanism.sweep import Finished, Watch
 from fedsecure_attacks.statistics.roc import Rate
 
-__all__ = ["minutes", "print_report", "watching"]
+__all__ = ["minutes", "print_plan", "print_report", "watching"]
 
 
 def minutes(seconds: float | None) -> str:
@@ -27,6 +29,9 @@ class _Said(Watch):
 
     def __init__(self) -> None:
         self._left: float | None = None
+
+    def began(self, what: str) -> None:
+        note(f"{what} …")
 
     def moved(self, clock: Clock) -> None:
         self._left = clock.left
@@ -44,6 +49,9 @@ class _Bar(_Said):
     def __init__(self, progress: Any, task: Any) -> None:
         super().__init__()
         self._progress, self._task = progress, task
+
+    def began(self, what: str) -> None:
+        self._progress.console.print(f"{what} …", markup=False, highlight=False)
 
     def moved(self, clock: Clock) -> None:
         super().moved(clock)
@@ -108,3 +116,35 @@ def _row(one: Finished, raw: dict[str, Any]) -> tuple[str, ...]:
         f"{one.result.residual:.3g}", "–" if one.result.accuracy is None else f"{one.result.accuracy:.3f}",
         f"{attack.auc:.3f}", between, rate, raw["verdict"],
     )  # fmt: skip
+
+
+def print_plan(found: dict[str, Any]) -> None:
+    """For a person."""
+    say(
+        f"{found['cells']} cells, {found['shadows']} shadows and {found['sets_of_others']} sets of other people"
+        + (f"; {found['cells_in_the_cache']} cells are in the cache" if found["cells_in_the_cache"] else "")
+    )
+    seconds = found["seconds_of_one_processor"]
+    say(
+        f"time: about {minutes(seconds / found['jobs'])} of {found['jobs']} idle processors ({minutes(seconds)} of one)"
+    )
+    for line in found["notes"]:
+        say(f"note: {line}")
+    say(f"people: {found['members']} members and as many others in each cell, over its shadows")
+    needed, accepted = found["needed"], found["plan"]["thresholds"]
+    policy = f"a rate of at most {accepted['tpr']:g} at {accepted['fpr']:g} and an area of at most {accepted['auc']:g}"
+    if needed["members"] is None:
+        say(f"to say that none was detected ({policy}): {needed['reason']}")
+    else:
+        say(
+            f"to say that none was detected ({policy}): {needed['members']} members and {needed['nonmembers']} others, "
+            f"{found['shadows_needed']} shadows of this pool; chance with what is planned "
+            f"{found['chance_to_say_none_detected']:.2f}"
+        )
+    least = found["smallest_area_seen"]
+    say(f"leak that is seen with a chance of {CHANCE:g}: " + ("none" if least is None else f"an area of {least:.3f}"))
+    for area, chance in found["chance_to_see_an_area_of"].items():
+        say(f"chance to see an area of {area}: {chance:.2f}")
+    planted = found["planted_needed"]
+    say("copied people that stand out in one shadow: " + ("none would" if planted is None else f"{planted} and more"))
+    say(f"largest epsilon that could be certified: {found['largest_certifiable_epsilon']:.2f}")
