@@ -30,7 +30,7 @@ class _Backend(StrEnum):
 
 
 SweepArgument = Annotated[
-    Path | None, typer.Argument(help="A sweep in a TOML file; options go over it.", metavar="[SWEEP]", readable=False)
+    Path | None, typer.Argument(help="A sweep in a TOML file; options go over it.", metavar="SWEEP", readable=False)
 ]
 DataOption = Annotated[
     _Data | None, typer.Option("--data", help="Named records, dealt into pool, population and test.")
