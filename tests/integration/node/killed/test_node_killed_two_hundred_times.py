@@ -173,7 +173,7 @@ class Victim:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_kills_at_any_line(victims_of: Callable[[int], list[Victim]]) -> None:
     nodes, kills = FEW
     victims, chance = victims_of(nodes), random.Random(5)
