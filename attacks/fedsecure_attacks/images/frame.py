@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedsecure_attacks.embedding import RIDGE, Embedding, Whitener
+from fedsecure_attacks.embedding import RIDGE, Embedding, Whitener, Whitening
 from fedsecure_attacks.records import Candidates, Images, Labelled, Labels
 from fedsecure_attacks.statistics.scores import Floats
 
@@ -26,7 +26,7 @@ class Frame:
 
     embed: Embedding
     means: Mapping[int, Floats] = field(repr=False)
-    whitener: Whitener
+    whitener: Whitening
     held_out: Mapping[int, Floats] = field(repr=False)
 
     @classmethod

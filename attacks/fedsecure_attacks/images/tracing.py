@@ -7,8 +7,9 @@ from, so each of these records is correlated with it (audit page, A1; Homer et a
 condensing has a bias that all of them share, and against the population's mean it hides the members. Sets condensed
 from other halves of the candidates are the strongest reference, for an attacker who has the list of them (F8).
 
-Who has the broadcast models takes the features under them for phi, those of all rounds side by side: each round's set
-was made under another model, and tells something else.
+Who has the broadcast models takes the features under them for phi, one round beside the other. Early sets match less
+closely, so each round counts by how far its means lie from M0, against how far means of people do: as an equal, the
+first round takes away more than it adds.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedsecure_attacks.broadcast import features_under, side_by_side
-from fedsecure_attacks.embedding import Embedding
 from fedsecure_attacks.images.frame import Frame, by_class
 from fedsecure_attacks.observation import Coordinator, Outsider, require
 from fedsecure_attacks.records import Candidates, Labelled
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["RoundsFrame", "centred_on", "class_means", "contrast", "mean_tracing", "multi_round", "trace"]
+__all__ = ["RoundsFrame", "centred_on", "class_means", "contrast", "excess", "mean_tracing", "multi_round", "trace"]
 
 
 def class_means(frame: Frame, released: Labelled) -> dict[int, Floats]:
@@ -52,45 +52,79 @@ def centred_on(moved: Mapping[int, Floats], others: Sequence[Mapping[int, Floats
 
 @dataclass(frozen=True, eq=False)
 class RoundsFrame:
-    """``parts``: the embedding of each round, under its model; ``frame``: the population in all of them together."""
+    """``frames``: the population under the model of each round."""
 
-    parts: tuple[Embedding, ...] = field(repr=False)
-    frame: Frame
+    frames: tuple[Frame, ...] = field(repr=False)
 
     @classmethod
     def of(cls, seen: Coordinator) -> RoundsFrame:
         """Of all rounds that ``seen`` knows. Compute it once for all centrings."""
         require(seen, Coordinator)
-        parts = tuple(features_under(seen.plan, r.w) for r in seen.rounds)
-        return cls(parts, Frame.of(seen.population, side_by_side(parts)))
+        return cls(tuple(Frame.of(seen.population, features_under(seen.plan, r.w)) for r in seen.rounds))
 
-    def means(self, sets: Sequence[Labelled | None]) -> dict[int, Floats]:
-        """M - mu of each class (D,), each round's part of its own set; zero in rounds in which nothing of it was
-        released."""
-        width = [len(mu) for mu in self._split(next(iter(self.frame.means.values())))]
-        found: dict[int, list[Floats]] = {}
-        for t, (embed, released) in enumerate(zip(self.parts, sets, strict=True)):
-            if released is None or not len(released):
-                continue
-            embedded = embed(released.x)
-            for c in np.unique(released.y).tolist():
-                if c in self.frame.means:
-                    rows = found.setdefault(c, [np.zeros(w) for w in width])
-                    rows[t] = embedded[released.y == c].mean(axis=0) - self._split(self.frame.means[c])[t]
-        return {c: np.concatenate(rows) for c, rows in found.items()}
+    def means(self, sets: Sequence[Labelled | None]) -> list[dict[int, Floats]]:
+        """M - mu of each class (D,) that was released, of the set of each round under its model."""
+        pairs = zip(self.frames, sets, strict=True)
+        return [{} if released is None or not len(released) else class_means(f, released) for f, released in pairs]
 
-    def _split(self, row: Floats) -> list[Floats]:
-        return np.split(row, len(self.parts))  # all rounds have one network, so one width
+    def together(self, weights: Sequence[float]) -> Frame:
+        """All rounds side by side, each whitened by itself and with its weight: their covariance across rounds would
+        take more people to know than there are."""
+        first = self.frames[0]
+
+        def joined(rows: Sequence[Floats]) -> Floats:
+            return np.concatenate(rows, axis=-1)
+
+        return Frame(
+            side_by_side(tuple(f.embed for f in self.frames)),
+            {c: joined([f.means[c] for f in self.frames]) for c in first.means},
+            _Apart(self.frames, tuple(weights)),
+            {c: joined([f.held_out[c] for f in self.frames]) for c in first.held_out},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Apart:
+    frames: tuple[Frame, ...]
+    weights: tuple[float, ...]
+
+    def apply(self, z: Floats, more: float = 0.0) -> Floats:
+        parts = np.split(z, len(self.frames), axis=1)  # all rounds have one network, so one width
+        columns = zip(self.frames, parts, self.weights, strict=True)
+        return np.concatenate([f.whitener.apply(part, more) * weight for f, part, weight in columns], axis=1)
 
 
 def multi_round(
     seen: Coordinator, candidates: Candidates, rounds: RoundsFrame, references: Sequence[Sequence[Labelled | None]] = ()
 ) -> Floats:
-    """Scores (n,) by the sets of all rounds. ``references``: the sets of as many rounds of other runs, condensed from
-    people who are no candidates, or from other halves of the candidates; without any, M0 is mu."""
+    """Scores (n,) by the sets of all rounds, each counting by how closely it follows the people. ``references``: the
+    sets of as many rounds of other runs, condensed from people who are no candidates, or from other halves of the
+    candidates; without any, M0 is mu."""
     require(seen, Coordinator)
-    moved = rounds.means([r.released for r in seen.rounds])
-    return trace(rounds.frame, candidates, centred_on(moved, [rounds.means(sets) for sets in references]), seen.counts)
+    others = [rounds.means(sets) for sets in references]
+    moved = [
+        centred_on(own, [each[t] for each in others])
+        for t, own in enumerate(rounds.means([r.released for r in seen.rounds]))
+    ]
+    pairs = zip(rounds.frames, moved, strict=True)
+    frame = rounds.together([1 / excess(f, own, seen.counts) for f, own in pairs])
+    width = [next(iter(f.means.values())).shape for f in rounds.frames]
+    joined = {
+        c: np.concatenate([own.get(c, np.zeros(w)) for own, w in zip(moved, width, strict=True)])
+        for c in sorted(set().union(*moved))
+    }
+    return trace(frame, candidates, joined, seen.counts)
+
+
+def excess(frame: Frame, moved: Mapping[int, Floats], counts: Mapping[int, int]) -> float:
+    """How much farther, squared, the means of a set lie from M0 than means of as many people do, on average over
+    classes: 1 for exact means, 1 + n tau^2 / lambda with a matching residual. At least 1."""
+    rows = np.concatenate([frame.held_out[c] for c in moved] or [np.zeros((0, 1))])
+    person = float((frame.whitener.apply(rows) * rows).sum(axis=1).mean()) if len(rows) else 0.0
+    if person <= 0:
+        return 1.0
+    found = [float((frame.whitener.apply(m[None])[0] * m).sum()) * counts.get(c, 1) for c, m in moved.items()]
+    return max(1.0, float(np.mean(found)) / person)
 
 
 def trace(frame: Frame, candidates: Candidates, moved: Mapping[int, Floats], counts: Mapping[int, int]) -> Floats:

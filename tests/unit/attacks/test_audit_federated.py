@@ -258,11 +258,6 @@ def test_an_attack_that_is_shown_too_little_or_another_view_stops(people, shadow
         difference_tracing(seen, candidates)
 
 
-@pytest.mark.xfail(
-    reason="measured here: .63 over four rounds, .66 in the last alone; early sets match worse, and count as much",
-    raises=AssertionError,
-    strict=False,
-)
 def test_more_rounds_tell_more_than_one(people, shadows):
     """A1 with the other halves as references: four rounds against the last alone, over four targets."""
     pool, candidates = people["pool"], Candidates(people["pool"].x, people["pool"].y)
@@ -275,16 +270,7 @@ def test_more_rounds_tell_more_than_one(people, shadows):
             sets = [[r.released for r in s.rounds[-len(view.rounds) :]] for s in others]
             found.append(area(multi_round(view, candidates, RoundsFrame.of(view), sets), pool, each.inside))
     assert np.mean(all_of_them) > np.mean(one)
-
-
-def test_the_sets_of_all_rounds_tell_members(people, shadows):
-    pool, candidates = people["pool"], Candidates(people["pool"].x, people["pool"].y)
-    found = []
-    for target, each in enumerate(shadows):
-        seen = each.observation(people["population"])
-        sets = [[r.released for r in s.rounds] for i, s in enumerate(shadows) if i != target]
-        found.append(area(multi_round(seen, candidates, RoundsFrame.of(seen), sets), pool, each.inside))
-    assert np.mean(found) > 0.55
+    assert np.mean(all_of_them) > 0.55
 
 
 def test_what_the_coordinator_and_another_node_find_and_what_noise_takes_away(people, shadows):
