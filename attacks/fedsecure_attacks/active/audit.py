@@ -26,6 +26,8 @@ __all__ = ["audit_active"]
 
 #: Units of the network that a unit is forged in.
 HIDDEN = 128
+#: Trials without the person by which a false-positive rate of 0.01 is measured.
+LEAST_TRIALS = 1000
 #: Erased people of the differencing attack, at most.
 ERASURES = 20
 #: Noise of the release that differencing is tried against, relative to the largest logit.
@@ -47,8 +49,10 @@ def audit_active(
     coordinator has. ``targets``: people of the pool, in turn of its classes, who are singled out; ``count`` trials of
     each kind for each; ``condensings`` with forged averages (0: none). The same arguments give the same findings.
 
-    Raises ``AuditError`` when no class has people enough.
+    Raises ``AuditError`` when no class has people enough, or trials are too few.
     """
+    if count < LEAST_TRIALS:
+        raise AuditError(f"{count} trials of each kind (at least {LEAST_TRIALS}: fewer tell no rate at 0.01)")
     thresholds, people = Thresholds(), _targets(pool, population, defences, targets)
     classes = max(2, int(max(pool.y.max(), population.y.max())) + 1)
     network, traps = family(pool.x.shape[1:], classes), {"trained": list[Trap](), "forged unit": list[Trap]()}
