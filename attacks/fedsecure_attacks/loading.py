@@ -18,6 +18,8 @@ __all__ = ["load_labelled"]
 MOST_BYTES = 1 << 30
 #: The most values of one record: those of a colour image of 256 by 256, and some more.
 MOST_FEATURES = 1 << 18
+#: Whole numbers below it are told apart as floats.
+EXACT = 2.0**53
 
 
 def load_labelled(path: Path, name: str) -> Labelled:
@@ -34,7 +36,7 @@ def load_labelled(path: Path, name: str) -> Labelled:
             f"{where}: array 'x' is {x.dtype} {list(x.shape)}",
             hint="store images (n, channels, H, W) or rows (n, features) as floats, or images as uint8",
         )
-    if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.floor(y)).all():
+    if y.dtype.kind == "f" and (np.abs(y) < EXACT).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)
     if y.dtype.kind not in "iu" or y.shape != (len(x),):
         raise DataError(
