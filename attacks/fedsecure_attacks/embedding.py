@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,17 +23,7 @@ from fedsecure.randomness import torch_generator
 from fedsecure_attacks.records import Images
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = [
-    "Embedding",
-    "Whitener",
-    "Whitening",
-    "blocks",
-    "column_scales",
-    "family",
-    "pixels",
-    "random_networks",
-    "values_of",
-]
+__all__ = ["Embedding", "Whitener", "blocks", "column_scales", "family", "pixels", "random_networks", "values_of"]
 
 #: (n, *shape) -> (n, D).
 Embedding = Callable[[Images], Floats]
@@ -116,14 +105,6 @@ def _features(network: Network, drawn: Sequence[Parameters], x: Images) -> Float
     if wrong := int((~np.isfinite(found)).any(axis=1).sum()):
         raise AuditError(f"{wrong} of {len(x)} records have values too large for the networks that compare them")
     return found
-
-
-class Whitening(Protocol):
-    """A of the attacks' scores, as a map."""
-
-    def apply(self, z: Floats, more: float = 0.0) -> Floats:
-        """A z for rows z (n, D); ``more``: variance of further noise in each coordinate."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

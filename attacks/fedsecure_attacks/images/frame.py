@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
-from fedsecure_attacks.embedding import RIDGE, Embedding, Whitener, Whitening
+from fedsecure_attacks.embedding import RIDGE, Embedding, Whitener
 from fedsecure_attacks.records import Candidates, Images, Labelled, Labels
 from fedsecure_attacks.statistics.scores import Floats
 
@@ -19,6 +20,15 @@ MIN_REFERENCES = 8
 ScoreClass = Callable[[int, Floats], Floats]
 
 
+class PeopleOut(Protocol):
+    """Whoever knows people who are certainly out."""
+
+    @property
+    def held_out(self) -> Mapping[int, Floats]:
+        """Class -> (n, D), embedded and centred."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """One half of the references gives ``means`` (class -> (D,)) and ``whitener``; the other half, embedded and centred
@@ -26,7 +36,7 @@ class Frame:
 
     embed: Embedding
     means: Mapping[int, Floats] = field(repr=False)
-    whitener: Whitening
+    whitener: Whitener
     held_out: Mapping[int, Floats] = field(repr=False)
 
     @classmethod
@@ -50,7 +60,7 @@ class Frame:
         return embedded
 
 
-def by_class(frame: Frame, candidates: Candidates, centred: Floats, score: ScoreClass, able: set[int]) -> Floats:
+def by_class(frame: PeopleOut, candidates: Candidates, centred: Floats, score: ScoreClass, able: set[int]) -> Floats:
     """Scores (n,) of all candidates, standardised class by class by people who are out, so that classes compare.
 
     Candidates of classes that are not ``able`` (nothing of them was released, or the population lacks them) get 0, the

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedsecure_attacks.broadcast import features_under, side_by_side
+from fedsecure_attacks.broadcast import features_under
 from fedsecure_attacks.images.frame import Frame, by_class
 from fedsecure_attacks.observation import Coordinator, Outsider, require
 from fedsecure_attacks.records import Candidates, Labelled
@@ -67,31 +67,14 @@ class RoundsFrame:
         pairs = zip(self.frames, sets, strict=True)
         return [{} if released is None or not len(released) else class_means(f, released) for f, released in pairs]
 
-    def together(self, weights: Sequence[float]) -> Frame:
-        """All rounds side by side, each whitened by itself and with its weight: their covariance across rounds would
-        take more people to know than there are."""
-        first = self.frames[0]
+    @property
+    def held_out(self) -> dict[int, Floats]:
+        """People who are out, of each class (n, T * D), all rounds side by side."""
+        return {c: np.concatenate([f.held_out[c] for f in self.frames], axis=1) for c in self.frames[0].held_out}
 
-        def joined(rows: Sequence[Floats]) -> Floats:
-            return np.concatenate(rows, axis=-1)
-
-        return Frame(
-            side_by_side(tuple(f.embed for f in self.frames)),
-            {c: joined([f.means[c] for f in self.frames]) for c in first.means},
-            _Apart(self.frames, tuple(weights)),
-            {c: joined([f.held_out[c] for f in self.frames]) for c in first.held_out},
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Apart:
-    frames: tuple[Frame, ...]
-    weights: tuple[float, ...]
-
-    def apply(self, z: Floats, more: float = 0.0) -> Floats:
-        parts = np.split(z, len(self.frames), axis=1)  # all rounds have one network, so one width
-        columns = zip(self.frames, parts, self.weights, strict=True)
-        return np.concatenate([f.whitener.apply(part, more) * weight for f, part, weight in columns], axis=1)
+    def centred(self, candidates: Candidates) -> Floats:
+        """The candidates (n, T * D)."""
+        return np.concatenate([f.centred(candidates.x, candidates.y) for f in self.frames], axis=1)
 
 
 def multi_round(
@@ -99,21 +82,25 @@ def multi_round(
 ) -> Floats:
     """Scores (n,) by the sets of all rounds, each counting by how closely it follows the people. ``references``: the
     sets of as many rounds of other runs, condensed from people who are no candidates, or from other halves of the
-    candidates; without any, M0 is mu."""
+    candidates; without any, M0 is mu. Rounds are whitened one by one: their covariance across rounds would take more
+    people to know than there are."""
     require(seen, Coordinator)
     others = [rounds.means(sets) for sets in references]
     moved = [
         centred_on(own, [each[t] for each in others])
         for t, own in enumerate(rounds.means([r.released for r in seen.rounds]))
     ]
-    pairs = zip(rounds.frames, moved, strict=True)
-    frame = rounds.together([1 / excess(f, own, seen.counts) for f, own in pairs])
-    width = [next(iter(f.means.values())).shape for f in rounds.frames]
-    joined = {
-        c: np.concatenate([own.get(c, np.zeros(w)) for own, w in zip(moved, width, strict=True)])
-        for c in sorted(set().union(*moved))
-    }
-    return trace(frame, candidates, joined, seen.counts)
+    far = [excess(f, own, seen.counts) for f, own in zip(rounds.frames, moved, strict=True)]
+
+    def score(c: int, z: Floats) -> Floats:
+        found, count = np.zeros(len(z)), seen.counts.get(c, 1)
+        parts = np.split(z, len(rounds.frames), axis=1)  # all rounds have one network, so one width
+        for frame, part, own, size in zip(rounds.frames, parts, moved, far, strict=True):
+            if c in own:
+                found += contrast(frame, part, own[c], count) / size
+        return found
+
+    return by_class(rounds, candidates, rounds.centred(candidates), score, set().union(*moved))
 
 
 def excess(frame: Frame, moved: Mapping[int, Floats], counts: Mapping[int, int]) -> float:
