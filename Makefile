@@ -27,7 +27,7 @@ help:
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check "torch>=2.6" "torchvision>=0.21"
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
 install: $(STAMP)

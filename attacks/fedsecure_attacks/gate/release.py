@@ -8,7 +8,7 @@ record that leaves as it is makes a leak.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import norm
 
 from fedsecure_attacks.files import PRIMARY, FilesAudit, Profile, audit_files
-from fedsecure_attacks.gate.copies import Nearness, released_as_they_are
+from fedsecure_attacks.gate.copies import Copies, Nearness, released_as_they_are
 from fedsecure_attacks.records import Labelled
 from fedsecure_attacks.statistics.power import power_of
 from fedsecure_attacks.strictjson import dump, files_report
@@ -103,7 +103,8 @@ def audit_release(
         said = "1 record of this node is in it as it is" if copies == 1 else f"{copies} records of this node are in it"
         counts = {**audit.counts, "members_released_bit_for_bit": found[0].exact, "people_released_or_nearly": copies}
         verdict = Verdict(Word.LEAK, f"{said}{' as they are' * (copies > 1)}, or nearly")
-        audit = replace(audit, verdict=verdict, counts=counts)
+        told = _most(_copied(found, len(members), len(held_out)), audit.evidence.get("people"))
+        audit = replace(audit, verdict=verdict, counts=counts, evidence={**audit.evidence, "people": told})
     return ReleaseAudit(audit, compared)
 
 
@@ -130,6 +131,22 @@ def _compared(
         verdict = Verdict(Word.INCONCLUSIVE, f"too little power: {said} (asked for: {profile.min_power:g})")
         return replace(audit, verdict=verdict)
     return replace(audit, notes=(*audit.notes, said))
+
+
+def _copied(found: Sequence[Copies], members: int, held_out: int) -> dict[str, Any]:
+    """``people`` of a report, of those who are in a release as they are, or nearly. Whoever is in it while held out was
+    used all the same."""
+    count, out = found[0].nearly, found[1].nearly
+    how = "released as they are, or nearly" + (f"; {out:,} of them should have been held out" if out else "")
+    return {"exposed": count + out, "of": members + (held_out if out else 0), "how": how, "by_chance": 0.0}
+
+
+def _most(copied: dict[str, Any], compared: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Whichever tells more people beyond what chance gives: copies, or the attacks that compared people."""
+    if compared is None or compared["exposed"] is None:
+        return copied
+    beyond = float(compared["exposed"]) - float(compared["by_chance"])
+    return dict(compared) if beyond > copied["exposed"] else copied
 
 
 def _twice_accepted(thresholds: Thresholds) -> float:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedsecure.errors import ConfigError
-from fedsecure.files import make_folder, write_durably
 from fedsecure_attacks.gate.release import ReleaseAudit
 
 __all__ = ["show_release", "write_report"]
@@ -19,11 +17,8 @@ def show_release(made: ReleaseAudit) -> None:
 
 
 def write_report(made: ReleaseAudit, folder: Path) -> dict[str, Path]:
-    """Write ``report.json`` and ``report.html`` into ``folder`` (0600); returns them. Raises ``ConfigError``."""
-    from fedsecure_attacks.report.render import write_html
+    """Write ``report.json``, ``report.html`` and figures into ``folder`` (0600); returns them by name. Raises
+    ``ConfigError``."""
+    from fedsecure_attacks.report import folder as pages
 
-    make_folder(folder, error=ConfigError)
-    written = {"json": folder / "report.json", "html": folder / "report.html"}
-    write_durably(written["json"], made.report_bytes(), error=ConfigError)
-    write_html(made.report(), written["html"], error=ConfigError)
-    return written
+    return {path.name: path for path in pages.write_report(made.report(), folder)}

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from fedsecure_attacks.report.figure import Figure, Report, short
-from fedsecure_attacks.report.svg import Axis, Panel, Series, draw
+from fedsecure_attacks.report.drawing import COLOURS, GREY, MARKERS, Line, legend_below, plot, svg_of, within
+from fedsecure_attacks.report.figure import WIDTH, Figure, Report, labelled, short
 from fedsecure_attacks.report.sweep import sweep_figures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["at_rate", "figures", "roc_figure"]
 
 Curve = Mapping[str, Sequence[float]]
+TITLE = "Members picked out, against others wrongly picked"
+#: The most attacks that are drawn, and the smallest rate; a table holds the others.
+MOST_CURVES, LEAST = 16, 1e-7
 
 
 def figures(report: Report) -> tuple[Figure, ...]:
@@ -20,56 +27,78 @@ def figures(report: Report) -> tuple[Figure, ...]:
 
 
 def roc_figure(report: Report) -> Figure | None:
-    """All attacks with their bands, chance, and what theory says; ``None`` without curves."""
+    """All attacks, the primary one with its band, chance, and what theory says; ``None`` without curves."""
     curves, theory = report.get("roc", {}), report.get("theory", {})
     drawn = {name: curve for name, curve in curves.items() if curve["fpr"]}
     if not drawn:
         return None
-    low = min(f for curve in drawn.values() for f in curve["fpr"] if f > 0)
-    seen = [t for curve in drawn.values() for t in curve["tpr"] if t > 0]
-    axis_x = Axis("false-positive rate: others wrongly picked", low, 1.0, log=True)
-    axis_y = Axis("true-positive rate: members picked out", min([low, *seen]), 1.0, log=True)
-    chance = [(f, f) for f in _grid(low)]
-    series = [Series("chance", chance, colour=9, dash=2, width=1.2)]
-    series += [
-        Series(short(name), list(zip(c["fpr"], c["tpr"], strict=True)), colour=9, dash=1 + i, width=1.2)
-        for i, (name, c) in enumerate(sorted(theory.items()))
-        if c["fpr"]
-    ]
     primary = report["primary"]
-    ordered = sorted(drawn, key=lambda name: (name == primary, name))
-    series += [_curve(name, drawn[name], i, name == primary) for i, name in enumerate(ordered)]
+    ordered = sorted(drawn, key=lambda name: (name != primary, name))
+    more = len(ordered) - MOST_CURVES
     caption = (
         "Both axes are logarithmic: the left edge, where few others are wrongly picked, is where a leak of a few "
         "people shows. A line above the dotted one (chance) means that members are picked out. "
         f"Thick: {short(primary)}, the attack that was chosen beforehand; its band holds with 95 % confidence at "
-        "each point. A rate of zero is drawn at the lower edge."
+        "each point. Grey: what theory says. A rate of zero is drawn at the lower edge."
+        + (f" {more} more attacks are in the table alone." if more > 0 else "")
     )
-    title = "Members picked out, against others wrongly picked"
-    columns, rows = _roc_table(drawn, theory)
-    panel = Panel("", axis_x, axis_y, series)
-    svg = draw("roc", title, f"{title}. {_best(drawn)} The table below holds the values.", [panel], size=(680, 440))
-    return Figure("roc", title, caption, svg, columns, rows)
+    lines = _lines(report, {name: drawn[name] for name in ordered[:MOST_CURVES]}, theory)
+    size = (WIDTH, 3.9 + 0.17 * ((len(lines) + 1) // 2))
+    svg = svg_of(TITLE, size, lambda figure: _paint(figure, lines))
+    columns, rows = _roc_table({name: drawn[name] for name in ordered}, theory)
+    alt = f"{TITLE}, on logarithmic axes, for {len(drawn)} attacks. {_best(drawn)} The table below holds the values."
+    return Figure("roc", TITLE, caption, alt, svg, size, columns, rows)
 
 
-def _curve(name: str, curve: Curve, index: int, thick: bool) -> Series:
-    points = list(zip(curve["fpr"], curve["tpr"], strict=True))
-    banded = thick and "low" in curve and "high" in curve
-    band = list(zip(curve["fpr"], curve["low"], curve["high"], strict=True)) if banded else []
-    wide = 2.8 if thick else 1.3
-    return Series(
-        short(name),
-        points,
-        0 if thick else 1 + index % 8,
-        0 if thick else index % 5,
-        -1 if thick else index % 10,
-        wide,
-        band,
-    )
+def _lines(report: Report, drawn: Mapping[str, Curve], theory: Mapping[str, Curve]) -> list[Line]:
+    """Chance, theory, the other attacks, and above them the primary one, with every rate inside the axes."""
+    low = min((f for curve in drawn.values() for f in curve["fpr"] if f > 0), default=0.001)
+    x0 = within(low, LEAST, 0.5)
+    y0 = within(min((t for curve in drawn.values() for t in curve["tpr"] if t > 0), default=x0), LEAST, x0)
+
+    def inside(curve: Curve, of: str) -> list[tuple[float, float]]:
+        return [(within(f, x0, 1), within(t, y0, 1)) for f, t in zip(curve["fpr"], curve[of], strict=True)]
+
+    lines = [Line("chance", [(x0, x0), (1.0, 1.0)], dash=2, width=1.0)]
+    lines += [
+        Line(short(name), inside(curve, "tpr"), dash=1 + i % 4, width=1.2)
+        for i, (name, curve) in enumerate(sorted(theory.items()))
+        if curve["fpr"]
+    ]
+    others = [name for name in drawn if name != report["primary"]]
+    lines += [
+        Line(labelled(report, name), inside(drawn[name], "tpr"), COLOURS[1 + i % (len(COLOURS) - 1)], i % 5,
+             MARKERS[1 + i % (len(MARKERS) - 1)], hollow=i % 2 == 1, shift=i)
+        for i, name in enumerate(others)
+    ]  # fmt: skip
+    if (curve := drawn.get(report["primary"])) is not None:
+        band = []
+        if "low" in curve and "high" in curve:
+            ends = zip(inside(curve, "low"), inside(curve, "high"), strict=True)
+            band = [(x, below, above) for (x, below), (_, above) in ends]
+        points = inside(curve, "tpr")
+        lines.append(Line(labelled(report, report["primary"]), points, COLOURS[0], 0, "o", width=2.6, band=band))
+    return lines
 
 
-def _grid(low: float) -> list[float]:
-    return [low ** (1 - k / 20) for k in range(21)]
+def _paint(figure: Canvas, lines: Sequence[Line]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes = figure.add_subplot()
+    x0 = lines[0].points[0][0]
+    y0 = min(y for line in lines for _, y in line.points)
+    axes.set(xscale="log", yscale="log", xlim=(x0 / 1.1, 1.1), ylim=(y0 / 1.1, 1.1))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator())
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    entries = {line.name: plot(axes, line) for line in lines}
+    axes.set_xlabel("false-positive rate: others wrongly picked")
+    axes.set_ylabel("true-positive rate: members picked out")
+    middle = x0**0.5
+    axes.text(middle, middle / 1.1, "chance", color=GREY, rotation=45, transform_rotates_text=True,
+              rotation_mode="anchor", va="top")  # fmt: skip
+    legend_below(figure, entries)
 
 
 def at_rate(curve: Curve, fpr: float) -> float | None:

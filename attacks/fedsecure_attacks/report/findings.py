@@ -67,11 +67,11 @@ def gloss(name: str) -> str:
 
 
 def findings(report: Report) -> tuple[Finding, ...]:
-    """Strongest first: released bit for bit, copies by the exact test, rates, areas; one for each attack. None without
-    the verdict LEAK."""
+    """Strongest first: released bit for bit, or nearly, copies by the exact test, rates, areas; one for each attack.
+    None without the verdict LEAK."""
     if report["verdict"] != "LEAK":
         return ()
-    found, told = _bits(report), set()
+    found, told = [*_bits(report), *_nearly(report)], set()
     attacks = sorted(report["attacks"].items(), key=lambda item: (item[0] != report["primary"], item[0]))
     for look in (_tail, _rate, _area):
         for name, attack in attacks:
@@ -88,6 +88,18 @@ def _bits(report: Report) -> list[Finding]:
     people = "The record of 1 member is" if count == 1 else f"The records of {count:,} members are"
     words = f"{people} in it as they are, value for value."
     return [Finding("bits", words, "Certain for these: whoever holds it holds their records.")]
+
+
+def _nearly(report: Report) -> list[Finding]:
+    """Records that are in a release but for rounding, a mirror image, a shift or brightness."""
+    counts = report["counts"]
+    exact, count = (counts.get(key) or 0 for key in ("members_released_bit_for_bit", "people_released_or_nearly"))
+    more = count - exact if isinstance(count, int) and isinstance(exact, int) else 0
+    if more < 1:
+        return []
+    people = "The record of 1 person is" if more == 1 else f"The records of {more:,} people are"
+    words = f"{people} in it nearly as they are: mirrored, turned, shifted, or at another brightness."
+    return [Finding("copy", words, "Certain for these: nothing but these records comes so near to them.")]
 
 
 def _tail(name: str, attack: Mapping[str, Any], report: Report) -> Finding | None:

@@ -1,4 +1,5 @@
-"""A report in a folder of its own: ``report.json`` and the page made of it, ``report.html``."""
+"""A report in a folder of its own: ``report.json``, the page made of it, ``report.html``, and the page's figures as
+files of their own, ``report-roc.svg`` and so on."""
 
 from __future__ import annotations
 
@@ -6,19 +7,30 @@ from pathlib import Path
 from typing import Any
 
 from fedsecure.errors import ConfigError
-from fedsecure.files import make_folder, write_durably
+from fedsecure.files import faults, make_folder, write_durably
+from fedsecure_attacks.report.figures import figures
 from fedsecure_attacks.report.render import html
+from fedsecure_attacks.report.sweep import VIEWS
+from fedsecure_attacks.report.validate import check
 from fedsecure_attacks.strictjson import dump
 
 __all__ = ["write_report"]
 
+#: All pictures that a report may have.
+PICTURES = {name: f"report-{name}.svg" for name in ("roc", *VIEWS)}
+
 
 def write_report(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Both files, mode 0600, replacing earlier ones; the folder is made where it is missing. Raises ``ConfigError``
-    when they cannot be written, ``DataError`` for what does not follow the schema; then neither is."""
-    page = html(report)
+    """The files that were written, mode 0600: JSON, page, figures. They replace those of an earlier report, and figures
+    that this one does not have are removed; the folder is made where it is missing. Raises ``ConfigError`` when they
+    cannot be written, ``DataError`` for what does not follow the schema; then none is."""
+    drawn = figures(check(report))
+    texts = {"report.json": dump(report), "report.html": html(report, drawn=drawn)}
+    texts |= {PICTURES[figure.name]: figure.svg for figure in drawn}
     make_folder(folder, private=True, error=ConfigError)
-    written = [folder / "report.json", folder / "report.html"]
-    for path, text in zip(written, (dump(report), page), strict=True):
-        write_durably(path, text.encode(), error=ConfigError)
-    return written
+    for name in set(PICTURES.values()) - set(texts):
+        with faults(folder / name, "removed", ConfigError):
+            (folder / name).unlink(missing_ok=True)
+    for name, text in texts.items():
+        write_durably(folder / name, text.encode(), error=ConfigError)
+    return [folder / name for name in texts]

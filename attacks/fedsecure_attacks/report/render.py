@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,8 @@ _TONES = {"LEAK": "bad", "CONTRADICTS-ACCOUNTING": "bad", "NO-LEAK-DETECTED": "n
 #: Sections in their order, and their titles in the list of contents.
 _CONTENTS = (
     ("notes", "What to know beforehand"), ("controls", "Controls"), ("attacks", "What each attack found"),
-    ("figures", "Figures"), ("epsilon", "Differential privacy"), ("active", "A coordinator that cheats"),
+    ("figures", "Figures"), ("measured", "What else was measured"), ("epsilon", "Differential privacy"),
+    ("active", "A coordinator that cheats"),
     ("classes", "People in each class"), ("worst", "Members who stood out most"),
     ("gallery", "What was released, and who is nearest"), ("limits", "Limits"), ("plan", "Plan, inputs and hashes"),
     ("glossary", "Words"),
@@ -47,11 +48,12 @@ def write_html(report: dict[str, Any], path: Path, *, date: str = "", error: typ
     write_durably(path, html(report, date=date).encode(), error=error)
 
 
-def html(report: dict[str, Any], *, date: str = "") -> str:
-    """The page. Raises ``DataError`` naming what in ``report`` does not follow the schema."""
+def html(report: dict[str, Any], *, date: str = "", drawn: Sequence[Figure] | None = None) -> str:
+    """The page; ``drawn``: the figures of ``report``, where they are drawn already. Raises ``DataError`` naming what in
+    ``report`` does not follow the schema."""
     check(report)
     style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
-    sheet = _sheet(report)
+    sheet = _sheet(report, figures(report) if drawn is None else drawn)
     return _environment().get_template("report.html.j2").render(
         **sheet,
         report=report,
@@ -75,7 +77,7 @@ def _shown(value: Any) -> Any:
     return escaped(value) if type(value) is str else value
 
 
-def _sheet(report: dict[str, Any]) -> dict[str, Any]:
+def _sheet(report: dict[str, Any], drawn: Sequence[Figure]) -> dict[str, Any]:
     page = first_page(report)
     columns, attacks = tables.attack_rows(report)
     gallery = tables.gallery_rows(report)
@@ -90,7 +92,8 @@ def _sheet(report: dict[str, Any]) -> dict[str, Any]:
         ],
         "notes": report["notes"], "controls": tables.control_rows(report), "attack_columns": columns,
         "attacks": attacks,
-        "figures": [_trusted(figure) for figure in figures(report)], "missing": _missing(report),
+        "figures": drawn, "missing": _missing(report),
+        "measured": _rows(tables.measured_rows(report)), "hidden": report.get("hidden_by_masks", []),
         "epsilon": tables.epsilon_rows(report), "active": _rows(tables.flat(report.get("active", {}))),
         "classes": tables.class_rows(report), "worst": tables.worst_rows(report),
         "worst_named": any(entry.get("record") for entry in worst), "gallery": gallery,
@@ -100,11 +103,6 @@ def _sheet(report: dict[str, Any]) -> dict[str, Any]:
         "limits": LIMITS.get(report["mode"], ()), "plan": _rows(tables.flat(report["plan"])),
         "counts": _rows(tables.flat(report["counts"])), "hashes": _hashes(report), "glossary": GLOSSARY,
     }  # fmt: skip
-
-
-def _trusted(figure: Figure) -> dict[str, Any]:
-    """A figure whose drawing, escaped where it was made, goes in as it is."""
-    return {**vars(figure), "svg": Markup(figure.svg)}  # noqa: S704 - drawn by ``svg``, which escapes every name
 
 
 def _rows(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:

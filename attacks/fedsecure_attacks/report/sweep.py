@@ -5,16 +5,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedsecure_attacks.report.figure import Figure, Report, rate_key, short
-from fedsecure_attacks.report.svg import Axis, Panel, Series, draw
+from fedsecure_attacks.report.drawing import (
+    COLOURS,
+    DASHES,
+    GREY,
+    MARKERS,
+    Line,
+    drawable,
+    legend_below,
+    plot,
+    svg_of,
+    within,
+)
+from fedsecure_attacks.report.figure import WIDTH, Figure, Report, rate_key, short
 
-__all__ = ["sweep_figures"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["VIEWS", "sweep_figures"]
 
 DEPLOYED = "as deployed"
-#: The most panels of one figure.
-MOST_PANELS = 6
+#: The most panels of one figure, those beside each other, and the most lines of one; a table holds all.
+MOST_PANELS, COLUMNS, MOST_LINES = 6, 3, 12
+#: Values that are drawn: no smaller on a logarithmic axis, no larger on any.
+LEAST, MOST = 1e-9, 1e9
 Cell = Mapping[str, Any]
 #: A value with the ends of its interval.
 Banded = tuple[float | None, float | None, float | None]
@@ -61,6 +78,9 @@ _VIEWS = (
           "Accuracy, on held-out records, of a model trained on the images alone: what the disclosure buys."),
 )  # fmt: skip
 
+#: Names of all figures of a sweep.
+VIEWS = tuple(view.name for view in _VIEWS)
+
 
 def sweep_figures(report: Report) -> tuple[Figure, ...]:
     """Rate, area, residual and accuracy against images per class; a panel for each initialisation (and number of
@@ -77,20 +97,94 @@ def _figure(view: _View, cells: Sequence[Cell], primary: str, baselines: Mapping
     known = [cell for cell in cells if view.value(cell, primary)[0] is not None]
     if not known:
         return None
-    panels: dict[str, list[Cell]] = {}
+    by_panel: dict[str, list[Cell]] = {}
     for cell in known:
-        panels.setdefault(_panel_of(cell, known), []).append(cell)
+        by_panel.setdefault(_panel_of(cell, known), []).append(cell)
     extra = _baselines(view, baselines)
-    axis_x = _ipc_axis([cell["ipc"] for cell in known])
-    axis_y = _value_axis(view, known, primary, extra)
-    drawn = [
-        Panel(title, axis_x, axis_y, [*_lines(view, some, primary, axis_x), *extra]) for title, some in panels.items()
-    ][:MOST_PANELS]
-    rows = tuple(_row(view, cell, primary) for cell in known)
-    about = f"{view.title}, attack {short(primary)}. Panels: {', '.join(panels)}. {view.caption}"
-    svg = draw(view.name, view.title, about, drawn, size=(max(300, 700 // len(drawn)), 300))
+    panels = [(title, [*_lines(view, some, primary), *extra]) for title, some in list(by_panel.items())[:MOST_PANELS]]
+    names = {line.name for _, lines in panels for line in lines}
+    rows = -(-len(panels) // COLUMNS)
+    size = (WIDTH, 0.3 + 2.3 * rows + 0.17 * ((len(names) + 2) // 2))
+    svg = svg_of(view.title, size, lambda figure: _paint(figure, view, panels, sorted({c["ipc"] for c in known})))
     columns = ("curve", "initialisation", "images per class", "noise σ", "rounds", view.label, "95 %")
-    return Figure(view.name, view.title, f"{view.caption} Attack: {short(primary)}.", svg, columns, rows)
+    caption = f"{view.caption} Attack: {short(primary)}."
+    if len(by_panel) > MOST_PANELS:
+        caption += f" {len(by_panel) - MOST_PANELS} more panels are in the table alone."
+    table = tuple(_row(view, cell, primary) for cell in known)
+    return Figure(view.name, view.title, caption, _alt(view, known, primary), svg, size, columns, table)
+
+
+def _alt(view: _View, cells: Sequence[Cell], primary: str) -> str:
+    """Between which values, and under which settings."""
+
+    def words(cell: Cell) -> str:
+        noise = f", noise σ = {cell['sigma']:g}" if cell.get("sigma") else ""
+        return (
+            f"{view.value(cell, primary)[0]:.3g} ({_panel_of(cell, cells)}{noise}, images per class: {cell['ipc']}, "
+            f"{short(cell['curve'])})"
+        )
+
+    ordered = sorted(cells, key=lambda cell: float(view.value(cell, primary)[0] or 0.0))
+    return (
+        f"{view.title}, for {len(cells)} settings: {view.label} from {words(ordered[0])} to {words(ordered[-1])}. "
+        "The table below holds the values."
+    )
+
+
+def _paint(figure: Canvas, view: _View, panels: Sequence[tuple[str, list[Line]]], ipcs: Sequence[int]) -> None:
+    columns = min(COLUMNS, len(panels))
+    grid = figure.subplots(-(-len(panels) // columns), columns, sharex=True, sharey=True, squeeze=False)
+    entries: dict[str, Any] = {}
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    for index, (axes, (title, lines)) in enumerate(zip(grid.flat, panels, strict=False)):
+        _axes(axes, view, ipcs)
+        axes.set_ylim(_limits(view, panels))
+        axes.set_title(drawable(title))
+        if view.chance is not None:
+            name = "chance"
+            entries[name] = axes.axhline(view.chance, color=GREY, linewidth=1.0, linestyle=DASHES[2])
+            axes.annotate(name, (0.99, view.chance), xycoords=("axes fraction", "data"), xytext=(0, 1.5),
+                          textcoords="offset points", ha="right", va="bottom", color=GREY)  # fmt: skip
+        entries |= {line.name: plot(axes, line) for line in lines}
+        if index % columns == 0:
+            axes.set_ylabel(view.label)
+        if index + columns >= len(panels):
+            axes.set_xlabel("images per class")
+            axes.tick_params(labelbottom=True)
+    legend_below(figure, entries)
+
+
+def _limits(view: _View, panels: Sequence[tuple[str, list[Line]]]) -> tuple[float, float]:
+    """What all values fit in, with room around; bands may leave it."""
+    values = [y for _, lines in panels for line in lines for _, y in line.points]
+    values += [] if view.chance is None else [view.chance]
+    low, high = min(values), max(values)
+    if view.log:
+        return low / 1.25, high * 1.25
+    room = max(0.02, 0.06 * (high - low))
+    return low - room, high + room
+
+
+def _axes(axes: Axes, view: _View, ipcs: Sequence[int]) -> None:
+    """Scales and ticks: as many of the numbers of images as there is room for."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+    known = [float(max(1, ipc)) for ipc in ipcs]
+    low, high = (known[0], known[-1]) if len(known) > 1 else (known[0] / 2, known[0] * 2)
+    spread = [known[0]]
+    for value in known[1:]:  # no label over another
+        if value / spread[-1] > (high / low) ** 0.12:
+            spread.append(value)
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.set(xscale="log", xlim=(low / 1.15, high * 1.15))
+    axes.xaxis.set_major_locator(FixedLocator(spread))
+    if view.log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(plain)
 
 
 def _panel_of(cell: Cell, cells: Sequence[Cell]) -> str:
@@ -100,66 +194,50 @@ def _panel_of(cell: Cell, cells: Sequence[Cell]) -> str:
     return words.get(cell["init"], f"start: {short(cell['init'])}") + after
 
 
-def _lines(view: _View, cells: Sequence[Cell], primary: str, axis: Axis) -> list[Series]:
-    lines: dict[tuple[float, str], list[Cell]] = {}
+def _lines(view: _View, cells: Sequence[Cell], primary: str) -> list[Line]:
+    by_line: dict[tuple[float, str], list[Cell]] = {}
     for cell in cells:
-        lines.setdefault((cell.get("sigma") or 0.0, cell["curve"]), []).append(cell)
+        by_line.setdefault((cell.get("sigma") or 0.0, cell["curve"]), []).append(cell)
+    sigmas = sorted({sigma for sigma, _ in by_line})
     found = []
-    if view.chance is not None:
-        found.append(Series("chance", [(axis.low, view.chance), (axis.high, view.chance)], 9, 2, width=1.2))
-    sigmas = sorted({sigma for sigma, _ in lines})
-    for (sigma, curve), some in sorted(lines.items()):
+    for (sigma, curve), some in sorted(by_line.items())[:MOST_LINES]:
         ordered = sorted(some, key=lambda cell: cell["ipc"])
-        values = [(float(cell["ipc"]), *view.value(cell, primary)) for cell in ordered]
-        banded = curve == DEPLOYED or len(lines) == 1  # bands over bands show nothing
-        band = [(x, low, high) for x, _, low, high in values if banded and low is not None and high is not None]
-        colour = 0 if not sigma else 1 + sigmas.index(sigma)
-        name = short(curve) + (f", noise σ = {sigma:g}" if sigma else "")
-        points = [(x, v) for x, v, _, _ in values if v is not None]
-        found.append(Series(name, points, colour, int(curve != DEPLOYED), colour + 5 * (curve != DEPLOYED), 2.0, band))
+        values = [(float(max(1, cell["ipc"])), *view.value(cell, primary)) for cell in ordered]
+        banded = curve == DEPLOYED or len(by_line) == 1  # bands over bands show nothing
+        band = [
+            (x, _drawn(view, low), _drawn(view, high))
+            for x, _, low, high in values
+            if banded and low is not None and high is not None
+        ]
+        look = sigmas.index(sigma)
+        found.append(
+            Line(
+                short(curve) + (f", noise σ = {sigma:g}" if sigma else ""),
+                [(x, _drawn(view, v)) for x, v, _, _ in values if v is not None],
+                COLOURS[look % 6], int(curve != DEPLOYED), MARKERS[look % 6], curve != DEPLOYED, 1.8, band=band,
+            )
+        )  # fmt: skip
     return found
 
 
-def _baselines(view: _View, baselines: Mapping[str, Any]) -> list[Series]:
+def _drawn(view: _View, value: float) -> float:
+    """``value`` where axes can hold it."""
+    return within(value, LEAST if view.log else -MOST, MOST)
+
+
+def _baselines(view: _View, baselines: Mapping[str, Any]) -> list[Line]:
     if view.name != "ipc-tpr":
         return []
-    raw = [(float(b["ipc"]), b["tpr"]) for b in baselines.get("raw images") or () if b["tpr"] is not None]
-    private = [
-        (float(b["ipc"]), b["tpr"]) for b in baselines.get("dp at equal accuracy") or () if b.get("tpr") is not None
-    ]
-    found = [Series("that many records released as they are", sorted(raw), 7, 4, width=1.4)] if raw else []
-    return found + ([Series("DP at equal accuracy", sorted(private), 2, 3, 3, 1.4)] if private else [])
 
+    def points(name: str) -> list[tuple[float, float]]:
+        given = baselines.get(name) or ()
+        return sorted((float(max(1, b["ipc"])), _drawn(view, b["tpr"])) for b in given if b.get("tpr") is not None)
 
-def _ipc_axis(values: Sequence[int]) -> Axis:
-    known = sorted({max(1, value) for value in values})
-    low, high = (known[0], known[-1]) if len(known) > 1 else (known[0] / 2, known[0] * 2)
-    spread = [known[0]]
-    for value in known[1:]:  # no label over another
-        if value / spread[-1] > (high / low) ** 0.12:
-            spread.append(value)
-    return Axis("images per class", low / 1.1, high * 1.1, log=True, ticks=tuple(map(float, spread)))
-
-
-def _value_axis(view: _View, cells: Sequence[Cell], primary: str, extra: Sequence[Series]) -> Axis:
-    values = [v for cell in cells for v in view.value(cell, primary) if v is not None]
-    values += [y for series in extra for _, y in series.points] + ([] if view.chance is None else [view.chance])
-    if view.log:
-        positive = [v for v in values if v > 0] or [1e-3, 1.0]
-        low, high = min(positive), max(positive)
-        return Axis(view.label, *((low / 1.25, high * 1.25) if high / low < 8 else (low / 1.1, high * 1.1)), log=True,
-                    ticks=_log_ticks(low / 1.25, high * 1.25))  # fmt: skip
-    low, high = min(values), max(values)
-    room = max(0.02, 0.06 * (high - low))
-    return Axis(view.label, low - room, high + room)
-
-
-def _log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """1, 2 and 5 of each decade, or decades alone where there are many."""
-    steps = (1, 2, 5) if high / low < 300 else (1,)
-    every = [m * 10.0**k for k in range(-12, 13) for m in steps]
-    inside = tuple(round(v, 14) for v in every if low <= v <= high)
-    return inside or (low, high)
+    known = (
+        Line("that many records released as they are", points("raw images"), COLOURS[6], 4, MARKERS[6]),
+        Line("DP at equal accuracy", points("dp at equal accuracy"), COLOURS[7], 3, MARKERS[7]),
+    )
+    return [line for line in known if line.points]
 
 
 def _row(view: _View, cell: Cell, primary: str) -> tuple[str, ...]:

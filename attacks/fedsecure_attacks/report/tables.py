@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsecure_attacks.report.figure import Report, rate_key, short
+from fedsecure_attacks.report.figure import Report, labelled, rate_key
 
 __all__ = [
-    "attack_rows", "class_rows", "control_rows", "epsilon_rows", "flat", "gallery_rows", "plain", "worst_rows",
+    "attack_rows", "class_rows", "control_rows", "epsilon_rows", "flat", "gallery_rows", "measured_rows", "plain",
+    "worst_rows",
 ]  # fmt: skip
 
 #: Rows of the gallery and of anything flattened that a page shows; report.json holds all.
@@ -17,6 +18,14 @@ MOST_PAIRS, MOST_ROWS = 24, 400
 #: A released record whose nearest member is at less than this share of the distance of the nearest other.
 NEAR = 0.5
 Row = tuple[str, ...]
+#: What figures of ``measured`` are, by their names as ``flat`` has them.
+_MEASURED = {
+    "followed": "cosine of what was sent with the members' mean gradient (1: it follows it)",
+    "nodes": "records of all institutions, for each record of the one attacked",
+    "effective rank": "effective rank of gradients: in so many directions people differ",
+    "moments cosine": "cosine of the mean features that the routing head implies with the members' own",
+    "moments gap": "how far they are off, as a share of what members differ from others",
+}
 
 
 def plain(value: Any, digits: int = 3) -> str:
@@ -60,10 +69,10 @@ def attack_rows(report: Report) -> tuple[Row, list[Row]]:
     fpr = report["plan"].get("thresholds", {}).get("fpr", 0.01)
     columns = ("attack", "area (95 %)", f"picked out at {fpr:g} (95 %)", "on top of all others", "members / others")
     ordered = sorted(report["attacks"].items(), key=lambda item: (item[0] != report["primary"], item[0]))
-    return columns, [_attack_row(name, attack, fpr, name == report["primary"]) for name, attack in ordered]
+    return columns, [_attack_row(labelled(report, name), attack, fpr) for name, attack in ordered]
 
 
-def _attack_row(name: str, attack: Mapping[str, Any], fpr: float, primary: bool) -> Row:
+def _attack_row(label: str, attack: Mapping[str, Any], fpr: float) -> Row:
     key = rate_key(attack, fpr)
     if key is None:
         rate = "–"
@@ -78,7 +87,7 @@ def _attack_row(name: str, attack: Mapping[str, Any], fpr: float, primary: bool)
         if (p := attack.get("tail_test_p_adjusted", attack.get("tail_test_p"))) is not None:
             top += f" (p = {p:.1g})"
     people = f"{plain(attack.get('members'))} / {plain(attack.get('nonmembers'))}"
-    return f"{short(name)} (primary)" if primary else short(name), area, rate, top, people
+    return label, area, rate, top, people
 
 
 def class_rows(report: Report) -> list[dict[str, Any]]:
@@ -132,6 +141,17 @@ def _pair(entry: Mapping[str, Any]) -> dict[str, Any]:
         "pictures": [(f"{alt} {entry['image']}", pictures[kind]) for kind, alt in alts.items() if kind in pictures],
         "member_id": plain(entry.get("member_id")), "nonmember_id": plain(entry.get("nonmember_id")),
     }  # fmt: skip
+
+
+def measured_rows(report: Report) -> list[Row]:
+    """Single figures, in words where there are some, then what canaries showed in each view."""
+    views = {
+        name: {key: value for key, value in view.items() if key != "bounds"}
+        for name, view in report.get("canaries", {}).items()
+    }
+    if report.get("shared_noise") is not None:
+        views["noise in shares"] = {"over what was accounted": report["shared_noise"]}
+    return [(_MEASURED.get(name, name), value) for name, value in (*flat(report.get("measured", {})), *flat(views))]
 
 
 def epsilon_rows(report: Report) -> list[Row]:

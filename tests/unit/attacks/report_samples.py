@@ -104,6 +104,13 @@ def sample(mode: str, verdict: Word) -> dict[str, Any]:
     if mode == "canaries":
         lower = 9.1 if verdict is Word.CONTRADICTS_ACCOUNTING else 3.2
         bound = {"lower": lower, "estimate": 4.0, "accounted": 8.0, "largest": 9.5, "confidence": 0.95, "delta": 1e-5}
-        return {**report, "epsilon": {**bound, "method": "split half"}, "threat_model": "T5"}
+        views = {"node": {"noise": 1.02, "clip": 1.0, "arrived": 0.99, "bounds": [{"delta": 1e-5, "lower": 3.2}]}}
+        report |= {"epsilon": {**bound, "method": "split half"}, "threat_model": "T5"}
+        return {**report, "canaries": views, "shared_noise": 0.01}
     report = with_attacks(report, leak=verdict is Word.LEAK)
+    if mode == "spm":
+        report |= {
+            "hidden_by_masks": ["copy-scan"],
+            "measured": {"effective_rank": 11.5, "areas_by_theory": {"sum": 0.6}},
+        }
     return swept(report) if mode == "mechanism" else report

@@ -5,16 +5,21 @@ from __future__ import annotations
 
 import copy
 import re
+import xml.etree.ElementTree as ET
+from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import matplotlib
 import pytest
 from report_samples import MODES, sample
 
 from fedsecure_attacks.report import render
+from fedsecure_attacks.report.drawing import COLOURS, drawable
+from fedsecure_attacks.report.figure import Figure
+from fedsecure_attacks.report.figures import _lines, figures
 from fedsecure_attacks.report.render import html
-from fedsecure_attacks.report.svg import COLOURS
 from fedsecure_attacks.verdict import Word
 
 ALL = [(mode, word) for mode in MODES for word in Word]
@@ -55,9 +60,15 @@ class Page(HTMLParser):
         return " ".join(data for tag, data in self.texts if tag not in {"style", *without})
 
 
+@cache
+def drawn(mode: str, leak: bool) -> tuple[Figure, ...]:
+    """Drawn once: figures know of no verdict."""
+    return figures(sample(mode, Word.LEAK if leak else Word.NO_LEAK_DETECTED))
+
+
 @pytest.fixture(scope="module")
 def pages() -> dict[tuple[str, Word], str]:
-    return {(mode, word): html(sample(mode, word)) for mode, word in ALL}
+    return {(mode, word): html(sample(mode, word), drawn=drawn(mode, word is Word.LEAK)) for mode, word in ALL}
 
 
 @pytest.mark.parametrize(("mode", "word"), ALL)
@@ -77,16 +88,16 @@ def test_it_is_well_formed_and_accessible(pages, mode, word):
     assert page.open == []
     assert page.named("html")[0]["lang"] == "en"
     assert len(page.named("h1")) == 1
-    assert len(page.named("title")) == 1 + len(page.named("svg"))
+    assert len(page.named("title")) == 1
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
     assert all(after <= before + 1 for before, after in pairwise(levels))
     ids = [a["id"] for _, a in page.tags if a.get("id")]
     assert len(ids) == len(set(ids))
-    for svg in page.named("svg"):
-        assert svg["role"] == "img"
-        assert set(str(svg["aria-labelledby"]).split()) <= set(ids)
-    assert len(page.named("svg")) == len(page.named("desc")) == len(page.named("figcaption"))
-    assert len(page.named("details")) == len(page.named("svg"))
+    plots = [a for a in page.named("img") if str(a["src"]).startswith("data:image/svg+xml;base64,")]
+    assert len(plots) == len(drawn(mode, word is Word.LEAK))
+    assert len(plots) == len(page.named("figure")) == len(page.named("figcaption")) == len(page.named("details"))
+    assert all("The table below holds the values." in str(a["alt"]) for a in plots)
+    assert all(int(str(a["width"])) > int(str(a["height"])) > 200 for a in plots)
     assert all(a.get("scope") in {"col", "row"} for a in page.named("th"))
     assert len(page.named("caption")) == len(page.named("table"))
     assert all(a.get("alt") for a in page.named("img"))
@@ -105,14 +116,14 @@ def test_nothing_is_loaded_or_run_and_nothing_is_called_harmless(pages, mode, wo
         assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
         for name in ("src", "href", "xlink:href", "action"):
             value = str(attributes.get(name) or "#")
-            assert value.startswith(("#", "data:image/png;base64,")), value
-    outside = text.replace('xmlns="http://www.w3.org/2000/svg"', "")
-    assert "http:" not in outside
-    assert "https:" not in outside
-    assert "url(" not in outside
-    assert "@import" not in outside
+            assert value.startswith(("#", "data:image/png;base64,", "data:image/svg+xml;base64,")), value
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "url(" not in text
+    assert "@import" not in text
     policy = next(a["content"] for a in page.named("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert str(policy).startswith("default-src 'none'; style-src 'sha256-")
+    assert "img-src data:;" in str(policy)
     assert "safe" not in text.lower()
 
 
@@ -124,7 +135,9 @@ def test_the_word_is_in_no_template_and_in_no_sentence():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_same_report_gives_the_same_bytes(pages, mode):
+def test_the_same_report_gives_the_same_bytes(pages, mode, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "lines.linewidth", 9)  # a user's own looks are not the report's
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
     assert html(copy.deepcopy(sample(mode, Word.LEAK))) == pages[mode, Word.LEAK]
     assert not re.search(r"20\d\d-\d\d-\d\d", Page(pages[mode, Word.LEAK]).text())
     assert "2026-11-30" in html(sample(mode, Word.LEAK), date="2026-11-30")
@@ -156,6 +169,66 @@ def test_every_string_is_hostile_and_none_gets_through(mode):
     assert "{{7*7}}" in page.text()
     assert not [name for _, a in page.tags for name in a if name.startswith("on")]
     assert len(page.named("h1")) == 1
+
+
+def test_figures_are_pictures_that_hold_no_text_and_load_nothing():
+    for figure in (*drawn("files", True), *drawn("mechanism", True)):
+        root = ET.fromstring(figure.svg)
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert "path" in tags
+        assert not tags & {"script", "text", "image", "foreignObject", "a", "date", "creator"}, figure.name
+        links = [v for e in root.iter() for k, v in e.attrib.items() if k.endswith("href")]
+        assert links
+        assert all(link.startswith("#") for link in links)
+        assert [e.text for e in root if e.tag.endswith("title")] == [figure.title]
+        assert figure.pixels == tuple(round(96 * side) for side in figure.size)
+
+
+def test_lines_differ_by_more_than_colour():
+    report = sample("files", Word.LEAK)
+    curve = report["roc"]["copy-scan"]
+    report["roc"] = {report["primary"]: curve, **{f"attack {i}": curve for i in range(30)}}
+    (figure,) = figures(report)
+    assert "15 more attacks are in the table alone" in figure.caption
+    assert len(figure.rows) == 31 + len(report["theory"])
+    lines = _lines(report, dict.fromkeys(list(report["roc"])[:16], curve), report["theory"])
+    looks = [(line.dash, line.marker, line.hollow, line.width) for line in lines]
+    assert len(set(looks)) == len(looks)
+
+
+@pytest.mark.parametrize("name", ["$x^2$", "$\\frac{", "_hidden", "病院", "a\nb\x1b[2J", "\udcff", "--><script>"])
+def test_no_name_is_mathematics_or_breaks_a_picture(name):
+    report = sample("mechanism", Word.LEAK)
+    report["roc"] = {name: report["roc"]["copy-scan"]}
+    report["sweep"] = [{**cell, "curve": name, "init": name} for cell in report["sweep"][:3]]
+    for figure in figures(report):
+        ET.fromstring(figure.svg)
+    assert drawable(name).isprintable()
+    assert not drawable(name).startswith("_")
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-300, 1e308, -5.0])
+def test_any_number_that_the_schema_allows_is_drawn(value):
+    report = sample("mechanism", Word.LEAK)
+    share = min(max(value, 0.0), 1.0)
+    curve = {key: [share, share] for key in ("fpr", "tpr", "low", "high")}
+    report["roc"] = dict.fromkeys(report["roc"], curve)
+    report["theory"] = {"theory": curve}
+    for cell in report["sweep"]:
+        cell.update(residual=value, accuracy=share, ipc=10**19 if value > 1 else 0, sigma=value)
+        for attack in cell["attacks"].values():
+            attack.update({"auc": share, "low": value, "high": value, "tpr_at_fpr_0.01": share, "low_tpr": share})
+    page = Page(html(report))
+    assert len(page.named("figure")) == 5
+
+
+def test_what_masks_hide_and_what_was_measured_is_told(pages):
+    text = " ".join(Page(pages["spm", Word.LEAK]).text().split())
+    assert "copy-scan (masked)" in text
+    assert "Masked: copy-scan." in text
+    assert "effective rank of gradients: in so many directions people differ 11.5" in text
+    assert "areas by theory · sum 0.6" in text
+    assert "node · arrived 0.99" in " ".join(Page(pages["canaries", Word.LEAK]).text().split())
 
 
 def test_scores_of_single_records_are_not_in_it(pages):
