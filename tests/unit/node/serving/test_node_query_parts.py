@@ -11,6 +11,8 @@ import pytest
 
 from fedsecure.config import validate
 from fedsecure.errors import ConfigError, NodeUnreachable, PolicyError
+from fedsecure.methods.outline import outline_of
+from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
@@ -143,10 +145,14 @@ def test_a_run_that_was_never_heard_of_is_named_and_logged(serving):
 
 
 def test_the_plan_in_words_says_who_may_ask_afterwards(serving):
-    method = serving.method(serving.node.plan)
-    nobody = "\n".join(describe(serving.node.plan, None, method))
+    plan = serving.node.plan
+    router = {"name": "mlp", "hidden": [4], "embedding": 4}
+    method = {"name": "feddrm", "predict": {"steps": 1}, "route": {"steps": 1}, "router": router}
+    cohort = {"min_nodes": 2, "nodes": ["a", "b"]}
+    routed = Plan.model_validate({**plan.model_dump(), "method": method, "cohort": cohort}, strict=False)
+    nobody = "\n".join(describe(routed, None, outline_of(routed)))
     assert "after the run: nobody may ask" in nobody
-    named = "\n".join(describe(serving.node.plan, serving.node.current().policy, method))
+    named = "\n".join(describe(routed, serving.node.current().policy, outline_of(routed)))
     assert "after the run: dr-weber, dr-gone may ask" in named
     assert "sealed from the coordinator" in named
-    assert "after the run:" not in "\n".join(describe(serving.node.plan, None, serving.node.method))
+    assert "after the run:" not in "\n".join(describe(plan, None, serving.node.method))
