@@ -11,6 +11,7 @@ from fedsecure.errors import AuditError
 from fedsecure_attacks.gate import Labelled, ReleaseAudit, ReleaseProfile, Thresholds, Word, audit_release
 from fedsecure_attacks.gate.copies import Copies, Nearness, released_as_they_are
 from fedsecure_attacks.report.validate import check
+from fedsecure_attacks.report.words import first_page
 
 LOOSE = Thresholds(tpr=0.1, auc=0.65)
 
@@ -80,6 +81,24 @@ def test_members_in_it_are_a_leak_whoever_is_held_out(others: Labelled, change: 
     assert counts["people_released_or_nearly"] == 8
     assert counts["members_released_bit_for_bit"] == (0 if change else 8)
     check(made.report())
+    people_told = made.report()["people"]
+    assert (people_told["exposed"], people_told["of"], people_told["by_chance"]) == (8, 90, 0.0)
+    page = first_page(made.report())
+    assert page.people[0].startswith(
+        "8 of 90 members were picked out (released as they are, or nearly). By chance alone"
+    )
+    assert page.found[0].startswith(
+        "The records of 8 people are in it nearly" if change else "The records of 8 members"
+    )
+
+
+def test_whoever_is_in_it_while_held_out_is_counted() -> None:
+    members, out = people(90, 1), people(60, 2, "non-members")
+    x = with_members(noise(), members, 2).x
+    x[2] = out.x[0]
+    told = audited(replace(noise(), x=x), members, out).report()["people"]
+    assert (told["exposed"], told["of"]) == (3, 150)
+    assert told["how"] == "released as they are, or nearly; 1 of them should have been held out"
 
 
 def test_one_member_mirrored_or_turned_is_one_too_many() -> None:

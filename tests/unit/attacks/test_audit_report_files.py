@@ -168,7 +168,9 @@ def test_out_writes_both_and_the_options_what_was_asked_for(files, tmp_path, cap
         assert sorted(held["row"][held["member"]].tolist()) == list(range(40))
     assert {mode(path) for path in [*out.iterdir(), tmp_path / "scores.npz"]} == {0o600}
     assert mode(out) == 0o700
+    assert "report-roc.svg" in {path.name for path in out.iterdir()}
     before = {path.name: path.read_bytes() for path in out.iterdir()}
+    (out / "report-ipc-tpr.svg").write_text("of an earlier report")
     assert run(["audit", "files", *files, *more[:3], "--json"]) == 11
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
