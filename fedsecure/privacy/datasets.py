@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedsecure.errors import DataError, LocalProtocolError
@@ -68,15 +68,36 @@ class DataSets:
         return tuple(row for row in rows if not own.known or not row.known or row.lineage == own.lineage)
 
     def register(self, records: Sequence[bytes], key: bytes, now_ms: int) -> str:
-        """The id of the data set with these digests, after it was taken in if it is new. Raises ``DataError``."""
+        """The id of the data set with these digests. It is taken in whether it is new or not: links to others that hold
+        one of its records are made again where the file lost them. Raises ``DataError``."""
         if not records or any(len(digest) != DIGEST_BYTES for digest in records):
             raise DataError("privacy ledger: a data set has records, each with a digest of 32 bytes")
         data_set = data_set_id(records)
-        if not self._file.rows("SELECT 1 FROM data_sets WHERE id = ? AND known", (data_set,)):
-            marks = sorted({hmac.digest(key, digest, "sha256")[:MARK_BYTES] for digest in records})
-            with self._file.transaction():
-                self._take_in(data_set, marks, len(records), now_ms)
+        marks = sorted({hmac.digest(key, digest, "sha256")[:MARK_BYTES] for digest in records})
+        with self._file.transaction():
+            self._take_in(data_set, marks, len(records), now_ms)
         return data_set
+
+    def kept_marks(self, key: bytes) -> dict[str, str]:
+        """Of each data set whose records are known: SHA-256 (hex) over the key and the marks under its name, which are
+        those of its records that no older data set has. They never change, or the file was changed by hand."""
+        found = {row.id: hashlib.sha256(b"fedsecure/data-set-marks/v1\0" + key) for row in self.rows() if row.known}
+        for mark, data_set in self._file.each("SELECT mark, data_set FROM records ORDER BY mark"):
+            if data_set in found:
+                found[data_set].update(mark)
+        return {data_set: digest.hexdigest() for data_set, digest in found.items()}
+
+    def join(self, data_sets: Iterable[str], now_ms: int) -> None:
+        """Make one lineage of those of ``data_sets``, naming those that are not there; inside a transaction."""
+        ids = set(data_sets)
+        for each in sorted(ids):
+            self.name(each, now_ms)
+        self._merge({row.lineage for row in self.rows() if row.id in ids})
+
+    def doubt(self, data_set: str) -> None:
+        """No longer take the records of ``data_set`` for known: it counts for all until they are read again; inside a
+        transaction."""
+        self._file.write("UPDATE data_sets SET known = 0 WHERE id = ?", (data_set,))
 
     def name(self, data_set: str, now_ms: int) -> None:
         """Note a data set of which no more than its id is known, if it is new; inside a transaction."""
@@ -96,9 +117,15 @@ class DataSets:
             " JOIN data_sets AS d ON d.id = r.data_set UNION SELECT lineage FROM data_sets WHERE id = ?",
             (data_set,),
         )
-        lineage = min(row[0] for row in touched)
-        for (other,) in touched:
-            self._file.write("UPDATE data_sets SET lineage = ? WHERE lineage = ?", (lineage, other))
-        self._file.write("UPDATE data_sets SET known = 1, records = ? WHERE id = ?", (records, data_set))
+        self._merge({row[0] for row in touched})
+        self._file.write(
+            "UPDATE data_sets SET known = 1, records = ? WHERE id = ? AND (known = 0 OR records <> ?)",
+            (records, data_set, records),
+        )
         self._file.write("INSERT OR IGNORE INTO records SELECT mark, ? FROM temp.arriving", (data_set,))
         self._file.write("DELETE FROM temp.arriving")
+
+    def _merge(self, lineages: set[int]) -> None:
+        first = min(lineages)
+        for other in sorted(lineages - {first}):
+            self._file.write("UPDATE data_sets SET lineage = ? WHERE lineage = ?", (first, other))

@@ -66,8 +66,8 @@ class Ledger:
         return int(self._file.rows("SELECT coalesce(max(counter), 0) FROM entries")[0][0])
 
     def data_set(self, records: Sequence[bytes]) -> str:
-        """The id of the data set with these record digests (32 bytes each), registered if it is new: then it shares
-        the history of those that it shares a record with, and they its. Raises ``DataError`` for none."""
+        """The id of the data set with these record digests (32 bytes each), registered if it is new. It shares the
+        history of those that it shares a record with, and they its. Raises ``DataError`` for none."""
         return self._data_sets.register(records, bytes(self._meta("key")), self._now_ms())
 
     def lease(self, data_set: str) -> AbstractContextManager[None]:
@@ -98,6 +98,19 @@ class Ledger:
     def sharing(self, data_set: str) -> tuple[DataSetRow, ...]:
         """The data sets whose spends count for ``data_set``, itself included. Raises ``LocalProtocolError``."""
         return self._data_sets.sharing(data_set)
+
+    def kept_marks(self) -> dict[str, str]:
+        """What is kept of the records of each data set that is known, as one SHA-256 (hex): it never changes."""
+        return self._data_sets.kept_marks(bytes(self._meta("key")))
+
+    def rejoin(self, groups: Iterable[Iterable[str]], doubtful: Iterable[str] = ()) -> None:
+        """Let the data sets of each group share one history again, and count the ``doubtful`` ones for every data set
+        until their records are read again: what was kept of these is not as it was."""
+        with self._file.transaction():
+            for group in groups:
+                self._data_sets.join(group, self._now_ms())
+            for data_set in doubtful:
+                self._data_sets.doubt(data_set)
 
     def unprotected(self, data_set: str) -> tuple[Entry, ...]:
         """The releases without any guarantee that were made from records of ``data_set``."""

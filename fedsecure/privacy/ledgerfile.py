@@ -160,8 +160,13 @@ class LedgerFile:
         return self._connection.execute(f"PRAGMA {pragma}").fetchone()[0]
 
     def _fault(self, error: sqlite3.Error) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        hint = _HINTS.get(code, "check the health of the disk, and its free space")
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_READONLY_ROLLBACK:
+            return StoreError(
+                f"{shown(self.path)}: a crash cut a charge short, and its journal is still beside it",
+                hint="start the node, which takes it back; leave the journal where it is",
+            )
+        hint = _HINTS.get(code & 0xFF, "check the health of the disk, and its free space")
         return StoreError(f"{shown(self.path)}: the privacy ledger cannot be used: {error}", hint=hint)
 
     @contextmanager
@@ -178,6 +183,11 @@ class LedgerFile:
         """All rows of a query."""
         with self._guard():
             return self._connection.execute(sql, values).fetchall()
+
+    def each(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query one by one: for more than should lie in memory."""
+        with self._guard():
+            yield from self._connection.execute(sql)
 
     def write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
         """One statement; inside a transaction."""

@@ -18,6 +18,7 @@ from fedsecure_node.daemon import Connect, Desks, NodeDaemon
 from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
 from fedsecure_node.link.connect import connect, tls_files
+from fedsecure_node.log.budget import check_ledger_at
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.witness import Witness
 from fedsecure_node.masking.desk import LegDesk
@@ -65,7 +66,16 @@ def open_log(store: Store, settings: NodeSettings) -> ReleaseLog:
 def cost_of(settings: NodeSettings) -> CostOf:
     """What private plans cost this node's data set, for the verbs."""
     data = LocalData(settings.data, lambda lines: None)
-    return CostOf(settings.ledger, data, HeldOut(data, settings.holdout))
+    return CostOf(settings.ledger, data, HeldOut(data, settings.holdout), check=partial(check_ledger, settings))
+
+
+def check_ledger(settings: NodeSettings) -> None:
+    """Raise ``PrivacyBudgetExceeded`` when the privacy ledger tells less than the release log knows, was changed by
+    hand, or is gone; changes nothing."""
+    if exists(settings.store):
+        with Store(settings.store, create=False) as store:
+            log = open_log(store, settings)
+            check_ledger_at(settings.ledger, log.charges(), log.links())
 
 
 def _check_never_had_one(settings: NodeSettings) -> None:

@@ -47,6 +47,9 @@ def budget(
         missing = counted(found.lacking, "entry", "entries")
         note(f"warning: the ledger lacks {missing} that the release log knows: it pays for nothing until you put the")
         note("newest copy back, or re-enter them: fedsecure node budget restore")
+    elif found.changed:
+        note(f"warning: {found.changed}; it pays for nothing until you put the")
+        note("newest copy back, or what the log knows: fedsecure node budget restore")
     if as_json:
         emit_json(found.to_json())
         return
@@ -74,6 +77,6 @@ def restore(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
         emit_json({"restored": [entry.to_json() for entry in put_back]})
         return
     if not put_back:
-        say("the ledger lacks nothing that the release log knows")
+        say("the ledger holds every entry that the release log knows, and links data sets as it tells")
         return
     say(f"re-entered {counted(len(put_back), 'entry', 'entries')}; run this for each node that shares the ledger")

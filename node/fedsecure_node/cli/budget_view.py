@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedsecure.errors import FedSecureError
+from fedsecure.errors import FedSecureError, PrivacyBudgetExceeded
 from fedsecure.files import exists
 from fedsecure.policy import Policy
 from fedsecure.privacy.accounting import default_delta, epsilon
@@ -17,6 +17,7 @@ from fedsecure.privacy.ledger import Ledger
 from fedsecure.privacy.spend import Spend
 from fedsecure.text import counted
 from fedsecure_node.assemble import open_log
+from fedsecure_node.log.budget import check_holds, restore_ledger
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.settings import NodeSettings
@@ -87,14 +88,16 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The ledger as it is. ``lacking``: how many entries the release log knows and the ledger does not; ``fault``: why
-    the policy cannot be read, or ``""``."""
+    """The ledger as it is. ``lacking``: how many entries the release log knows and the ledger does not; ``changed``: in
+    which way it is not the ledger of the log, ``fault``: why the policy cannot be read; both ``""`` where all is
+    well."""
 
     ledger: str
     identity: str
     counter: int
     accounts: tuple[Account, ...]
     lacking: int
+    changed: str
     fault: str
 
     def to_json(self) -> dict[str, Any]:
@@ -104,6 +107,7 @@ class Budget:
             "identity": self.identity or None,
             "counter": self.counter,
             "lacking": self.lacking,
+            "changed": self.changed or None,
             "budgets": [account.to_json() for account in self.accounts],
         }
 
@@ -113,23 +117,28 @@ def read_budget(settings: NodeSettings) -> Budget:
     policy, fault = _policy(settings)
     path = settings.ledger
     with Store(settings.store, create=False) as store:
-        known = open_log(store, settings).charges()
+        log = open_log(store, settings)
+        known, links = log.charges(), log.links()
     if not exists(path):
-        return Budget(str(path), "", 0, (), len(known), fault)
+        return Budget(str(path), "", 0, (), len(known), "", fault)
     with Ledger(path, "read") as ledger:
-        lacking = len(ledger.missing(known))
-        return Budget(str(path), ledger.identity, ledger.counter, _accounts(ledger, policy), lacking, fault)
+        lacking, changed = len(ledger.missing(known)), ""
+        try:
+            check_holds(ledger, known, links)
+        except PrivacyBudgetExceeded as error:
+            changed = str(error)
+        accounts = _accounts(ledger, policy)
+        return Budget(str(path), ledger.identity, ledger.counter, accounts, lacking, changed, fault)
 
 
 def restore_budget(settings: NodeSettings) -> list[Entry]:
     """Put back into the ledger, made anew if it is lost, what the log knows and it lacks."""
     with Store(settings.store, create=False) as store:
         log: ReleaseLog = open_log(store, settings)
-        known = [charged.entry for charged in log.charges().values()]
-        if not known and not exists(settings.ledger):
+        if not log.charges() and not exists(settings.ledger):
             return []
         with Ledger(settings.ledger) as ledger:
-            return ledger.restore(known)
+            return restore_ledger(ledger, log)
 
 
 def _policy(settings: NodeSettings) -> tuple[Policy | None, str]:

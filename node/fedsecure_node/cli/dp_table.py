@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fedsecure.privacy.counting import taking_part_counts
 from fedsecure.privacy.shares import SharedHistory, mechanism_of, shared_noise_of
 from fedsecure.privacy.spend import Spend
 from fedsecure.text import counted
+from fedsecure_node.assemble import check_ledger
 from fedsecure_node.auditing.holdout import HeldOut
 from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.plans.localdata import LocalData
@@ -136,7 +138,8 @@ def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float], ta
     the whole plan would cost this epsilon is shown, too.
 
     Raises ``ConfigError`` for a plan without [privacy], a sigma that no plan could have or a target that no noise
-    reaches, ``DataError`` for records that do not fit the plan."""
+    reaches, ``DataError`` for records that do not fit the plan, ``PrivacyBudgetExceeded`` when the ledger cannot be
+    relied on."""
     plan = _plan(settings, plan_name)
     if plan.privacy is None:
         raise ConfigError(
@@ -152,7 +155,7 @@ def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float], ta
     records = held_out.split(plan, rules).rest
     counts = taking_part_counts(tuple(int(n) for n in records.counts()), rules.class_floor(plan))
     delta, cap, refused = _limits(policy, plan, len(records))
-    history = CostOf(settings.ledger, data, held_out).history(plan)
+    history = CostOf(settings.ledger, data, held_out, check=partial(check_ledger, settings)).history(plan)
     asked = {own, *(sigmas or (min(own * factor, MOST_SIGMA) for factor in AROUND))}
     shown = sorted(asked if target is None else asked | {_sigma_for(plan, len(records), counts, target, delta)})
     rows = tuple(_row(with_sigma(plan, sigma), len(records), counts, history, cap, delta) for sigma in shown)

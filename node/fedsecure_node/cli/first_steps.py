@@ -14,20 +14,16 @@ from pathlib import Path
 from fedsecure.config import validate
 from fedsecure.crypto.enrolment import Enrolment, create_identity
 from fedsecure.crypto.signatures import load_identity, verify
-from fedsecure.errors import ConfigError, FedSecureError, PrivacyBudgetExceeded, StoreError
+from fedsecure.errors import ConfigError, FedSecureError, StoreError
 from fedsecure.files import PUBLIC_FILE, exists, private_folder, write_durably
 from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
-from fedsecure.privacy.ledger import Ledger
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.text import counted
 from fedsecure_node.assemble import cost_of
 from fedsecure_node.auditing.holdout import HeldOut
-from fedsecure_node.cli.verification import verify_node
+from fedsecure_node.cli.verification import verify_ledger, verify_node
 from fedsecure_node.link.connect import own_certificate
-from fedsecure_node.log.budget import check_holds
-from fedsecure_node.log.chain import CHARGED
-from fedsecure_node.log.charges import charged
 from fedsecure_node.log.witness import Witness
 from fedsecure_node.masking.pins import Pins
 from fedsecure_node.plans.describe import human_bytes
@@ -151,18 +147,11 @@ def _ledger(settings: NodeSettings) -> str:
     """Whether it can be used, and holds all that the log knows; changes nothing."""
     public = load_identity(settings.identity).public_bytes
     records = verify_node(settings, public).records if exists(settings.store) else ()
-    known = {each.entry.hash: each for each in map(charged, (r for r in records if r.kind == CHARGED))}
-    if not exists(settings.ledger):
-        if known:
-            raise PrivacyBudgetExceeded(
-                f"{settings.ledger}: is gone, though the release log knows {counted(len(known), 'entry', 'entries')}",
-                hint="put it back, or re-enter what the log knows: fedsecure node budget restore",
-            )
+    entries = verify_ledger(settings, records)
+    if entries is None:
         return "not there yet; the first private run makes it"
-    with Ledger(settings.ledger, "read") as ledger:
-        _writable(ledger.path)
-        check_holds(ledger, known)
-        return f"{counted(ledger.counter, 'entry', 'entries')}, among them all that the release log knows"
+    _writable(settings.ledger.resolve())
+    return f"{counted(entries, 'entry', 'entries')}, among them all that the release log knows"
 
 
 def _writable(path: Path) -> None:

@@ -11,7 +11,7 @@ from fedsecure.files import exists
 from fedsecure.locks import daemon_lock
 from fedsecure.privacy.ledger import Ledger
 from fedsecure_node.assemble import open_log
-from fedsecure_node.log.budget import readable_charges
+from fedsecure_node.log.budget import readable_charges, readable_links
 from fedsecure_node.log.chain import read_log, readable
 from fedsecure_node.masking.repeats import marks_told
 from fedsecure_node.settings import NodeSettings
@@ -52,4 +52,5 @@ def forget_log(settings: NodeSettings, *, reason: str, by: str) -> Forgotten:
         if charges := readable_charges(records):
             with Ledger(settings.ledger) as ledger:
                 ledger.restore(charges)
+                ledger.rejoin(readable_links(records).groups())
     return Forgotten(body["by"], body["reason"], body["fault"], body["kept"], exists(settings.ledger))

@@ -157,11 +157,11 @@ def verify_log(
     folder: DirOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
-    """Verify the release log and the bytes of every release: offline, changing nothing. DIR may also be a copied
-    store."""
+    """Verify the release log and the bytes of every release: offline, changing nothing; and that the privacy ledger
+    holds all that the log knows. DIR may also be a copied store, without the ledger."""
     from fedsecure.crypto.signatures import load_public_identity
     from fedsecure.files import exists, is_folder
-    from fedsecure_node.cli.verification import verify_node, verify_store
+    from fedsecure_node.cli.verification import verify_ledger, verify_node, verify_store
     from fedsecure_node.settings import CONFIG_NAME, load_settings
 
     if not is_folder(folder, ConfigError):
@@ -169,7 +169,9 @@ def verify_log(
     if exists(folder / CONFIG_NAME, ConfigError):
         settings = load_settings(folder)
         found = verify_node(settings, load_public_identity(identity or settings.identity.with_suffix(".pub")))
+        entries = verify_ledger(settings, found.records)
     else:
+        entries = None
         found = verify_store(folder, load_public_identity(identity or folder / "identity.pub"))
     if as_json:
         emit_json(
@@ -182,12 +184,15 @@ def verify_log(
                 "head": found.records[-1].hash if found.records else None,
                 "identity": found.identity,
                 "forgotten": found.forgotten,
+                "ledger": entries,
             }
         )
         return
     answers = f" and {counted(found.answers, 'answer')} to queries" if found.answers else ""
     cohorts = f" and {counted(len(found.cohorts), 'decision')} on cohorts" if found.cohorts else ""
     say(f"{found.counts}{answers}{cohorts}: whole, in order, signed by {found.identity}")
+    if entries is not None:
+        say(f"privacy ledger: {counted(entries, 'entry', 'entries')}, among them all that the log knows")
     if found.forgotten:
         say(f"an earlier log was forgotten by {found.forgotten['by']}: {found.forgotten['reason']}")
 

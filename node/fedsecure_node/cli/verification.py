@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,11 @@ from fedsecure.crypto.signatures import identity_fingerprint, verify
 from fedsecure.errors import ConfigError, ReleaseLogError, StoreError
 from fedsecure.files import exists, is_folder
 from fedsecure.text import counted
-from fedsecure_node.log.chain import FORGOTTEN, PREDICTION, Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.log.budget import check_ledger_at
+from fedsecure_node.log.chain import CHARGED, FORGOTTEN, LINKED, PREDICTION, Head, Record, Scan, Verifier, verify_log
+from fedsecure_node.log.charges import charged
 from fedsecure_node.log.cohorts import CohortDecision, cohort_decisions
+from fedsecure_node.log.links import Links, linked
 from fedsecure_node.log.masks import kept_digest
 from fedsecure_node.log.queries import entries
 from fedsecure_node.log.releases import Release, fold
@@ -26,7 +29,7 @@ from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store.snapshot import snapshot
 from fedsecure_node.store.store import HEAD_QUERY
 
-__all__ = ["Verified", "verify_node", "verify_store"]
+__all__ = ["Verified", "verify_ledger", "verify_node", "verify_store"]
 
 #: How often log and head are read again while a daemon writes, and the pause before (seconds).
 TRIES, PAUSE_S = 20, 0.05
@@ -107,6 +110,16 @@ def verify_node(settings: NodeSettings, public_bytes: bytes) -> Verified:
         witness.require(found.records)
     witness.check(found.records, check, known)
     return found
+
+
+def verify_ledger(settings: NodeSettings, records: Sequence[Record]) -> int | None:
+    """Hold the privacy ledger against ``records`` of a log that was verified, as ``check_ledger_at`` does."""
+    known = {each.entry.hash: each for each in map(charged, (r for r in records if r.kind == CHARGED))}
+    links = Links()
+    for record in records:
+        if record.kind == LINKED:
+            links.add(linked(record))
+    return check_ledger_at(settings.ledger, known, links)
 
 
 def _policies(records: tuple[Record, ...]) -> dict[str, str]:

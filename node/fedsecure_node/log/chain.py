@@ -28,6 +28,7 @@ __all__ = [
     "GENESIS",
     "HEAD_LABEL",
     "KINDS",
+    "LINKED",
     "MASKED",
     "PREDICTION",
     "PREDICTION_REFUSED",
@@ -68,9 +69,11 @@ TRUSTED = "trusted"
 UNTRUSTED = "untrusted"
 #: An entry of the privacy ledger, after it is on the disk there and before what it pays for is computed.
 CHARGED = "charged"
+#: Which data sets share one history in the privacy ledger, and what it keeps of their records.
+LINKED = "linked"
 #: Kinds of records. ``release``: bytes that may leave, before they do. ``forgotten`` speaks of the log itself,
-#: ``charged`` of the ledger, the two of queries each of one query, the last two of a cohort, the others of one release
-#: by its number.
+#: ``charged`` and ``linked`` of the ledger, the two of queries each of one query, the last two of a cohort, the others
+#: of one release by its number.
 KINDS = (
     "release",
     "held",
@@ -87,6 +90,7 @@ KINDS = (
     ANNOUNCED,
     CLOSED,
     CHARGED,
+    LINKED,
     FORGOTTEN,
     PREDICTION,
     PREDICTION_REFUSED,

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fedsecure.errors import CertificateError, ReleaseLogError
-from fedsecure_node.log.chain import CHARGED, HEAD_LABEL, Head, Record, Scan, Verifier, scan
+from fedsecure_node.log.chain import CHARGED, HEAD_LABEL, LINKED, Head, Record, Scan, Verifier, scan
 from fedsecure_node.log.charges import Charged, charged
+from fedsecure_node.log.links import Links, linked
 from fedsecure_node.log.queries import QueryTally
 from fedsecure_node.log.releases import Release, advance
 
@@ -18,8 +19,8 @@ __all__ = ["Known"]
 @dataclass(frozen=True, slots=True)
 class Known:
     """The log when it was last verified or written: where and how it ends, every release in brief, what the privacy
-    ledger was charged with, and the queries of the last hour. ``sha256``: of the file's first ``length`` bytes;
-    ``stamp``: what changes when anybody writes."""
+    ledger was charged with and how it links data sets, and the queries of the last hour. ``sha256``: of the file's
+    first ``length`` bytes; ``stamp``: what changes when anybody writes."""
 
     seq: int
     hash: str
@@ -31,6 +32,7 @@ class Known:
     releases: dict[int, Release] = field(default_factory=dict)
     queries: QueryTally = field(default_factory=QueryTally)
     charges: dict[str, Charged] = field(default_factory=dict)
+    links: Links = field(default_factory=Links)
 
     @classmethod
     def of(cls, found: Scan, head: Head | None, stamp: tuple[int, ...]) -> Known:
@@ -79,3 +81,5 @@ class Known:
             if record.kind == CHARGED:
                 found = charged(record)
                 self.charges[found.entry.hash] = found
+            if record.kind == LINKED:
+                self.links.add(linked(record))

@@ -40,6 +40,7 @@ from fedsecure_node.log.chain import (
 )
 from fedsecure_node.log.charges import Charged
 from fedsecure_node.log.known import Known
+from fedsecure_node.log.links import Links
 from fedsecure_node.log.queries import QueryTally
 from fedsecure_node.log.releases import Release, advance
 from fedsecure_node.log.witness import Witness
@@ -106,6 +107,11 @@ class ReleaseLog:
         """What the privacy ledger was charged with, by the hash of its entry. Raises ``ReleaseLogError``."""
         with file_lock(self._lock, exclusive=False), self._turn:
             return dict(self._current().charges)
+
+    def links(self) -> Links:
+        """Which data sets share one history, as the privacy ledger had it. Raises ``ReleaseLogError``."""
+        with file_lock(self._lock, exclusive=False), self._turn:
+            return self._current().links.copy()
 
     def recover(self) -> str:
         """Verify the whole log at start and repair what a crash can leave. Returns what was repaired, or ``""``.

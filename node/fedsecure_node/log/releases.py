@@ -14,6 +14,7 @@ from fedsecure_node.log.chain import (
     CLOSED,
     CONFIRMED,
     FORGOTTEN,
+    LINKED,
     MASKED,
     PREDICTION,
     PREDICTION_REFUSED,
@@ -84,7 +85,7 @@ _BRIEF = ("plan", "round", "step", "attempt", "exchange", "payload", "audit", "s
 #: Kinds that only a release whose summed half goes under masks can have.
 _OF_MASKS = (MASKED, CONFIRMED, UNMASKED, ANNOUNCED, CLOSED)
 #: Kinds that speak of no release.
-_OF_NONE = (CHARGED, FORGOTTEN, PREDICTION, PREDICTION_REFUSED, TRUSTED, UNTRUSTED)
+_OF_NONE = (CHARGED, LINKED, FORGOTTEN, PREDICTION, PREDICTION_REFUSED, TRUSTED, UNTRUSTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ crash or a failed round cost anew, so that a plan that just fits may still end e
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +93,18 @@ def whole_cost(
 class CostOf:
     """What plans cost this node's data set, with what the ledger says that it spent; charges and holds nothing."""
 
-    def __init__(self, ledger: Path, data: IdentifiedData, held_out: HeldOut | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Path,
+        data: IdentifiedData,
+        held_out: HeldOut | None = None,
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """``check``: asked before each look at the ledger; raises ``PrivacyBudgetExceeded`` when that tells too little
+        (the daemon asks by itself)."""
         self._path, self._data, self._held_out = ledger, data, held_out or HeldOut(data)
+        self._check = check
         self._known: dict[tuple[object, ...], Cost] = {}
         self._records: dict[tuple[str, float], int] = {}
         self._data_sets: dict[str, str] = {}
@@ -115,7 +126,10 @@ class CostOf:
         return self._known[known]
 
     def history(self, plan: Plan) -> tuple[Spend, ...]:
-        """All that counts for the records of ``plan`` so far."""
+        """All that counts for the records of ``plan`` so far. Raises ``PrivacyBudgetExceeded`` when the ledger cannot
+        be relied on."""
+        if self._check is not None:
+            self._check()
         if not exists(self._path):
             return ()
         digest = plan.digest()
@@ -132,7 +146,7 @@ class CostOf:
         records cannot be read: joining says why."""
         try:
             cost = self(plan, policy)
-        except PolicyError as error:
+        except (PolicyError, PrivacyBudgetExceeded) as error:
             return (str(error),)
         except FedSecureError:
             return ()

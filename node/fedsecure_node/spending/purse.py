@@ -17,6 +17,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.privacy import AnyPrivacySettings
 from fedsecure.policy import Policy
 from fedsecure.privacy.accounting import default_delta, epsilon
+from fedsecure.privacy.datasets import DataSetRow
 from fedsecure.privacy.entries import ChargedFor, Entry
 from fedsecure.privacy.labels import Guarantee, label_of
 from fedsecure.privacy.ledger import Ledger
@@ -24,6 +25,7 @@ from fedsecure.privacy.shares import SharedHistory, mechanism_of
 from fedsecure.privacy.spend import Spend, merged
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry
+from fedsecure_node.log.linking import tell_links
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.releases import NEVER_SENT
 
@@ -70,6 +72,7 @@ class Purse:
         self._ledger: Ledger | None = None
         self._held: set[str] = set()
         self._last: tuple[Sequence[bytes], str] | None = None
+        self._told: tuple[DataSetRow, ...] = ()
 
     @property
     def is_there(self) -> bool:
@@ -84,10 +87,16 @@ class Purse:
 
     def check(self) -> None:
         """Write to the log what a crash kept from it; raise ``PrivacyBudgetExceeded`` when the ledger is older than the
-        log, or gone."""
+        log, was changed by hand, or is gone."""
         if self.is_there or self._log.charges():
             catch_up(self.ledger(), self._log, self._node)
-            check_not_rolled_back(self.ledger(), self._log)
+            self._check_links()
+
+    def _check_links(self) -> None:
+        """Hold the whole ledger against the log, which then knows all of its data sets."""
+        check_not_rolled_back(self.ledger(), self._log, marks=True)
+        tell_links(self.ledger(), self._log)
+        self._told = self.ledger().data_sets()
 
     def hold(self, digests: Sequence[bytes]) -> str:
         """The data set of these records, held for this process until ``close``. Raises ``LocalProtocolError`` when
@@ -97,6 +106,7 @@ class Purse:
             if data_set not in self._held:
                 self._open.enter_context(self.ledger().lease(data_set))
                 self._held.add(data_set)
+                self._check_links()
                 self._note_earlier(data_set)
             self._last = (digests, data_set)
         return self._last[1]
@@ -115,7 +125,10 @@ class Purse:
     def pay(self, data_set: str, costs: Sequence[Spend], limits: Limits, plan: Plan, key: ExchangeKey) -> Entry:
         """Charge, then log. On return both are on the disk, and what they pay for may be computed. Raises
         ``PrivacyBudgetExceeded`` when the cap does not allow it; then nothing was spent."""
-        check_not_rolled_back(self.ledger(), self._log)
+        if self.ledger().data_sets() == self._told:
+            check_not_rolled_back(self.ledger(), self._log)
+        else:  # another node registered one, which may join two histories
+            self._check_links()
         assert plan.privacy is not None
         mechanism = mechanism_of(plan.privacy, len(set(plan.cohort.nodes)), costs)
         what = self._what(plan.name, plan.privacy, key, mechanism)

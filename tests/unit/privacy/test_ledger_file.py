@@ -201,3 +201,23 @@ def test_threads_of_one_process_spend_in_turn(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert len(paid) == ledger.counter == 12
+
+
+def test_who_only_reads_says_that_a_crash_is_still_to_be_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        charge(ledger, ledger.data_set(records("a")))
+    died_in_a_commit = (
+        "import os, sqlite3, sys\n"
+        "ledger = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "for sql in ('PRAGMA cache_size=1', 'BEGIN IMMEDIATE'): ledger.execute(sql)\n"
+        "for n in range(2000): ledger.execute('INSERT INTO meta VALUES (?, ?)', (str(n), os.urandom(16)))\n"
+        "os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", died_in_a_commit, str(path)], check=False).returncode == 9
+    with pytest.raises(StoreError, match="a crash cut a charge short") as refused:
+        Ledger(path, "read")
+    assert "start the node" in refused.value.hint
+    with Ledger(path) as ledger:
+        assert ledger.counter == 1
+    Ledger(path, "read").close()

@@ -76,9 +76,14 @@ def test_a_crash_between_charge_and_use_over_counts(site, plan_of, monkeypatch, 
     def crash(*args, **more):
         raise KeyboardInterrupt
 
+    append = type(site.log).append
+
+    def crash_at_charge(log, kind, body, **more):
+        return crash() if kind == CHARGED else append(log, kind, body, **more)
+
     policy, plan = site.policy(), site.join(plan_of())
     if stage == "log":
-        monkeypatch.setattr(type(site.log), "append", crash)
+        monkeypatch.setattr(type(site.log), "append", crash_at_charge)
     else:
         monkeypatch.setattr(desk_module, "counted_once", crash)
     with pytest.raises(KeyboardInterrupt):
