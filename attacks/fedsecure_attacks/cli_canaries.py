@@ -9,7 +9,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, fail_with, note, say
 from fedsecure.errors import ConfigError, DataError
-from fedsecure_attacks.exits import USAGE, AllowOption, end
+from fedsecure_attacks.cli_exits import USAGE, AllowOption, end
 
 if TYPE_CHECKING:
     from fedsecure_attacks.canaries.results import CanaryAudit

@@ -11,7 +11,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, fail_with, note, say
 from fedsecure.errors import AuditError, ConfigError, DataError
-from fedsecure_attacks.exits import USAGE, AllowOption, end
+from fedsecure_attacks.cli_exits import USAGE, AllowOption, end
 
 if TYPE_CHECKING:
     from fedsecure_attacks.evidence import Shown

@@ -10,7 +10,7 @@ import typer
 
 from fedsecure.commands.output import JsonOption, emit_json, fail_with, say
 from fedsecure.errors import ConfigError, DataError
-from fedsecure_attacks.exits import USAGE, AllowOption, end
+from fedsecure_attacks.cli_exits import USAGE, AllowOption, end
 
 if TYPE_CHECKING:
     from fedsecure_attacks.mechanism.sweepfile import SweepSettings

@@ -11,7 +11,7 @@ import typer
 from fedsecure.commands.output import fail_with, say
 from fedsecure.errors import ConfigError, DataError
 from fedsecure.files import shown
-from fedsecure_attacks.exits import USAGE
+from fedsecure_attacks.cli_exits import USAGE
 
 __all__ = ["report"]
 

@@ -68,6 +68,10 @@ def test_every_example_toml_is_accepted_by_the_real_parser(path: Path) -> None:
         from fedsecure_coordinator.settings import CoordinatorSettings
 
         validate(CoordinatorSettings, tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    elif path.name.startswith("audit"):
+        from fedsecure_attacks.mechanism.sweepfile import load_sweep, merged
+
+        assert merged(load_sweep(path), {}, str(path)).shadows >= 4
     else:
         assert load_plan(path)[0].rounds >= 1
 

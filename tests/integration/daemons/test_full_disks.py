@@ -16,9 +16,9 @@ from fedsecure.tensors import Tensors
 from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
 
-#: A model of about 270 kB: larger than the limit below, smaller than the disk. The store.db journal is below both.
-MODEL = {"name": "mlp", "hidden": [512, 64]}
-LIMIT = 224 << 10
+#: A model of about 400 kB: larger than the limit below, smaller than the disk. The store.db journal is below both.
+MODEL = {"name": "mlp", "hidden": [768, 64]}
+LIMIT = 352 << 10
 DISK = 6 << 20
 
 

@@ -66,9 +66,17 @@ def drawn(mode: str, leak: bool) -> tuple[Figure, ...]:
     return figures(sample(mode, Word.LEAK if leak else Word.NO_LEAK_DETECTED))
 
 
+class Pages(dict[tuple[str, Word], str]):
+    """Pages by mode and verdict, each made when it is asked for."""
+
+    def __missing__(self, asked: tuple[str, Word]) -> str:
+        mode, word = asked
+        return self.setdefault(asked, html(sample(mode, word), drawn=drawn(mode, word is Word.LEAK)))
+
+
 @pytest.fixture(scope="module")
-def pages() -> dict[tuple[str, Word], str]:
-    return {(mode, word): html(sample(mode, word), drawn=drawn(mode, word is Word.LEAK)) for mode, word in ALL}
+def pages() -> Pages:
+    return Pages()
 
 
 @pytest.mark.parametrize(("mode", "word"), ALL)
