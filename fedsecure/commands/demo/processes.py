@@ -19,7 +19,7 @@ from fedsecure.errors import RunAborted
 __all__ = ["Daemons", "free_port", "run_command"]
 
 #: A single command of the demonstration never takes this long (seconds).
-COMMAND_SECONDS = 120.0
+COMMAND_SECONDS = 300.0
 #: A daemon that got SIGTERM has this long before it is killed (seconds).
 STOP_SECONDS = 20.0
 
