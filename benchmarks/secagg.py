@@ -24,8 +24,8 @@ HERE = Path(__file__).resolve().parent
 OUT = HERE / "out" / "secagg"
 FLOWER = HERE / "out" / "flower"
 FLOWER_VERSION = "1.42.0"
-#: N * d beyond which one Flower session takes minutes and gigabytes, and is left out.
-FLOWER_MOST = 10**8
+#: N * d beyond which one session takes minutes and gigabytes: fewer are measured.
+LARGE = 10**8
 #: N beyond which memory is not traced: Shamir's scheme in pure Python takes minutes then.
 TRACED_NODES = 10
 
@@ -60,7 +60,7 @@ def cells(quick: bool) -> list[Cell]:
     for nodes, elements in sorted(sizes, key=lambda size: size[0] * size[1]):
         most = nodes - (2 * nodes // 3 + 1)
         for dropped in sorted({0, most} if quick else {0, min(1, most), most}):
-            repeats = 2 if nodes * elements > 10**8 else 3 if nodes == 50 or elements == 10**7 else 7
+            repeats = 2 if nodes * elements > LARGE else 3 if nodes == 50 or elements == 10**7 else 7
             flower = repeats if nodes < 50 else 1 if quick or elements > 10**5 else 3  # minutes each
             found.append(Cell(nodes, elements, dropped, repeats, flower))
     return found
@@ -118,7 +118,7 @@ def measure(cell: Cell, workers: dict[str, Worker]) -> dict[str, Any]:
             (f"masks{ring}", "ours", {"what": "masks", **bare}),
             (f"ours{ring}", "ours", {"what": "session", "ring": ring, **session}),
         ]
-    if "flower" in workers and cell.nodes * cell.elements <= FLOWER_MOST:
+    if "flower" in workers:
         kinds.insert(3, ("flower", "flower", session))
     for number in range(len(found["runs"]), cell.repeats):
         turned = [kind for kind in kinds if kind[0] != "flower" or number < cell.flower_repeats]
@@ -145,10 +145,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small cells and few repeats")
     parser.add_argument("--without-flower", action="store_true", help="ours and the keystream alone")
+    parser.add_argument("--nodes", type=int, nargs="+", help="only cells of so many nodes")
+    parser.add_argument("--values", type=int, nargs="+", help="only cells of so many values")
     parser.add_argument("--fresh", action="store_true", help="measure again what is finished")
     parser.add_argument("--plot", type=Path, default=OUT / "cost.svg")
     arguments = parser.parse_args()
-    due = cells(arguments.quick)
+    due = [
+        cell for cell in cells(arguments.quick)
+        if cell.nodes in (arguments.nodes or [cell.nodes]) and cell.elements in (arguments.values or [cell.elements])
+    ]  # fmt: skip
+    whole = not (arguments.nodes or arguments.values)
     workers = {"ours": Worker(Path(sys.executable), "secagg_ours.py")}
     if not arguments.without_flower:
         workers["flower"] = Worker(flower_python(), "secagg_flower.py")
@@ -159,8 +165,9 @@ def main() -> int:
         print(f"{cell.nodes} nodes, {cell.elements:,} values, {cell.dropped} dropped", file=sys.stderr, flush=True)
         results.append(measure(cell, workers))
     text = tables(results)
-    (OUT / "table.md").write_text(text, encoding="utf-8")
-    plot(results, arguments.plot)
+    (OUT / ("table.md" if whole else "part.md")).write_text(text, encoding="utf-8")
+    if whole:
+        plot(results, arguments.plot)
     print(text)
     return 0
 

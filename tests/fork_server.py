@@ -14,7 +14,7 @@ __all__ = ["fork_context"]
 
 #: What daemons import sooner or later, private runs included.
 IMPORTED = (
-    *("torch", "opacus", "scipy.special", "grpc", "fedsecure.cli", "fedsecure.methods.condensed"),
+    *("torch", "scipy.special", "grpc", "fedsecure.cli", "fedsecure.methods.condensed"),
     *("fedsecure.methods.fedspm", "fedsecure.privacy.dpsgd", "fedsecure.privacy.prv"),
     *("fedsecure_node.assemble", "fedsecure_coordinator.process", "fedsecure_attacks.gate"),
 )

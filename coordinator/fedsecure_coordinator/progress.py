@@ -99,8 +99,9 @@ class _Showing(AbstractContextManager[object]):
 
     def __enter__(self) -> object:
         log = logging.getLogger("fedsecure")
-        self._level = log.level
+        self._level, self._propagate = log.level, log.propagate
         log.setLevel(logging.INFO)
+        log.propagate = False  # a handler of the root logger would say everything twice, and to standard error
         log.addHandler(self._handler)
         if self._progress._live is not None:
             self._progress._live.start()
@@ -112,6 +113,7 @@ class _Showing(AbstractContextManager[object]):
         log = logging.getLogger("fedsecure")
         log.removeHandler(self._handler)
         log.setLevel(self._level)
+        log.propagate = self._propagate
 
 
 class _Handler(logging.Handler):

@@ -19,9 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from opacus.grad_sample import GradSampleModule
-from opacus.optimizers import DPOptimizer
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 from torch import nn
 
 from fedsecure.errors import LocalProtocolError
@@ -32,6 +29,12 @@ from fedsecure.plan.privacy import DPSGDSettings
 from fedsecure.privacy.clipping import clipped_sums
 from fedsecure.privacy.context import NoiseSource, PrivacyContext
 from fedsecure.privacy.layers import check_leaves, check_losses, check_module
+from fedsecure.rootlogger import root_logger_kept
+
+with root_logger_kept():
+    from opacus.grad_sample import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+    from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 __all__ = ["Group", "dp_sgd"]
 

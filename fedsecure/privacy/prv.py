@@ -12,6 +12,7 @@ import numpy as np
 
 from fedsecure.privacy.renyi import rdp_epsilon
 from fedsecure.privacy.spend import Spend
+from fedsecure.rootlogger import root_logger_kept
 
 __all__ = ["prv_epsilon"]
 
@@ -53,8 +54,10 @@ def _half_width(history: Sequence[Spend], delta_error: float, steps: int) -> flo
 
 def _composed(history: Sequence[Spend], delta: float, half: float, mesh: float, error: float) -> float | None:
     """On one grid; ``None`` where it fails its own checks."""
-    from opacus.accountants.analysis import prv
     from scipy.integrate import IntegrationWarning
+
+    with root_logger_kept():
+        from opacus.accountants.analysis import prv
 
     points = 1 << math.ceil(math.log2(2 * half / mesh + 2))  # a power of two, for the transforms
     domain = prv.Domain((1 - points // 2) * mesh, points // 2 * mesh, points)

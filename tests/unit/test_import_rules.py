@@ -19,6 +19,7 @@ PACKAGES = {
 #: part of fedsecure -> the parts of fedsecure it may import. ``errors`` is open to all.
 ALLOWED = {
     "errors": set(),
+    "rootlogger": set(),
     "files": set(),
     "locks": {"files"},
     "threads": set(),
@@ -45,6 +46,7 @@ ALLOWED = {
         "files",
         "locks",
         "randomness",
+        "rootlogger",
         "text",
     },
     "plan": {"config", "data", "files", "secagg"},
