@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, fail_with, note, say
+from fedsecure.commands.output import JsonOption, note, say
 from fedsecure.errors import ConfigError, DataError
-from fedsecure_attacks.cli_exits import USAGE, AllowOption, end
+from fedsecure_attacks.cli_exits import AllowOption, conclude, tell_verdict, usage
+from fedsecure_attacks.cli_options import OutOption
 
 if TYPE_CHECKING:
     from fedsecure_attacks.canaries.results import CanaryAudit
@@ -25,9 +26,7 @@ def canaries(
         int, typer.Option("--canaries", min=1, max=100_000, help="At most so many canaries, half of them in.")
     ] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the canaries; the noise has none.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report.json and report.html; made if absent.", readable=False)
-    ] = None,
+    out: OutOption = None,
     allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,7 +40,6 @@ def canaries(
     from fedsecure_attacks.canaries.results import canaries_report
     from fedsecure_attacks.planned import load_run
     from fedsecure_attacks.report.folder import write_report
-    from fedsecure_attacks.strictjson import dump
 
     progress = (lambda what: None) if as_json else (lambda what: note(f"{what} …"))
     try:
@@ -52,22 +50,12 @@ def canaries(
         report = canaries_report(audit)
         written = [] if out is None else write_report(report, out)
     except (ConfigError, DataError) as error:
-        raise typer.Exit(fail_with(type(error).__name__, str(error), error.hint, USAGE)) from None
-    if as_json:
-        typer.echo(dump(report), nl=False)
-    else:
-        _tell(audit)
-        for path in written:
-            say(f"wrote {path}")
-    raise end(audit.verdict.word.value, audit.verdict.word.exit_code, allow)
+        raise usage(error) from None
+    raise conclude(report, written, lambda: _tell(audit), allow=allow, as_json=as_json)
 
 
 def _tell(audit: CanaryAudit) -> None:
-    say(f"{audit.verdict.word.value}: {audit.verdict.reason}")
-    for control in audit.controls:
-        say(f"control {control.name}: {'as it must be' if control.passed else 'FAILED'}: {control.said}")
-    for line in audit.notes:
-        say(f"note: {line}")
+    tell_verdict(audit.verdict, audit.controls, audit.notes)
     if audit.views:
         say(
             f"{'seen':<6}{'delta':>10}{'estimate':>10}{'lower':>8}{'accounted':>11}{'largest':>9}{'noise':>8}{'clip':>7}"

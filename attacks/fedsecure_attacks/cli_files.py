@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, fail_with, note, say
+from fedsecure.commands.output import JsonOption, note, say
 from fedsecure.errors import AuditError, ConfigError, DataError
-from fedsecure_attacks.cli_exits import USAGE, AllowOption, end
+from fedsecure_attacks.cli_exits import AllowOption, conclude, tell_verdict, usage
+from fedsecure_attacks.cli_options import MaxAucOption, MaxTprOption, OutOption
 
 if TYPE_CHECKING:
     from fedsecure_attacks.evidence import Shown
@@ -32,16 +33,12 @@ def files(
         Path | None, typer.Option(help="Further people of the population; else half of the non-members are used.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything that is drawn.")] = 0,
-    max_tpr: Annotated[
-        float, typer.Option(min=0, max=1, help="Accepted true-positive rate at a false one of 0.01.")
-    ] = 0.02,
-    max_auc: Annotated[float, typer.Option(min=0.5, max=1, help="Accepted area under the curve.")] = 0.55,
+    max_tpr: MaxTprOption = 0.02,
+    max_auc: MaxAucOption = 0.55,
     min_class: Annotated[
         int, typer.Option(min=1, help="Fewest members of a class of which anything may be released.")
     ] = 10,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report.json and report.html; made if absent.", readable=False)
-    ] = None,
+    out: OutOption = None,
     with_record_ids: Annotated[
         bool, typer.Option("--with-record-ids", help="Salted ids in the report; salt and table of rows in --out.")
     ] = False,
@@ -59,7 +56,7 @@ def files(
     Exit code: 0 no leak detected, 10 leak, 11 inconclusive, 12 invalid, 2 a file or option is missing or wrong.
     """
     from fedsecure_attacks.files import Profile
-    from fedsecure_attacks.strictjson import dump, files_report
+    from fedsecure_attacks.strictjson import files_report
     from fedsecure_attacks.verdict import Thresholds
 
     asked = _Asked(members, nonmembers, released, reference, out, with_record_ids, with_private_images, scores)
@@ -70,14 +67,8 @@ def files(
         report = files_report(audit)
         written = _written(asked, report, audit, pools, shown)
     except (ConfigError, DataError) as error:
-        raise typer.Exit(fail_with(type(error).__name__, str(error), error.hint, USAGE)) from None
-    if as_json:
-        typer.echo(dump(report), nl=False)
-    else:
-        show_audit(audit)
-        for path in written:
-            say(f"wrote {path}")
-    raise end(audit.verdict.word.value, audit.verdict.word.exit_code, allow)
+        raise usage(error) from None
+    raise conclude(report, written, lambda: show_audit(audit), allow=allow, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +136,7 @@ def _written(asked: _Asked, report: dict[str, object], audit: FilesAudit, pools:
 
 def show_audit(audit: FilesAudit) -> None:
     """The verdict, controls, notes and a line an attack, on stdout."""
-    say(f"{audit.verdict.word.value}: {audit.verdict.reason}")
-    for control in audit.controls:
-        say(f"control {control.name}: {'as it must be' if control.passed else 'FAILED'}: {control.said}")
-    for line in audit.notes:
-        say(f"note: {line}")
+    tell_verdict(audit.verdict, audit.controls, audit.notes)
     if audit.results:
         say(f"{'attack':<26}{'area':>7}{'95 %':>16}{'TPR at FPR 0.01':>18}{'tail p':>10}")
     for result in audit.results:

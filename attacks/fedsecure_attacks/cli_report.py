@@ -11,7 +11,7 @@ import typer
 from fedsecure.commands.output import fail_with, say
 from fedsecure.errors import ConfigError, DataError
 from fedsecure.files import shown
-from fedsecure_attacks.cli_exits import USAGE
+from fedsecure_attacks.cli_exits import USAGE, usage
 
 __all__ = ["report"]
 
@@ -38,6 +38,6 @@ def report(
         found = read_report(report_json)
         write_html(found, place, date=datetime.now(UTC).date().isoformat() if dated else "", error=ConfigError)
     except (ConfigError, DataError) as error:
-        raise typer.Exit(fail_with(type(error).__name__, str(error), error.hint, USAGE)) from None
+        raise usage(error) from None
     say(f"{found['verdict']}: {found['reason']}")
     say(f"wrote {place}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, fail_with, note, say
+from fedsecure.commands.output import JsonOption, note, say
 from fedsecure.errors import AuditError, ConfigError, DataError, RunAborted
-from fedsecure_attacks.cli_exits import USAGE, AllowOption, end
+from fedsecure_attacks.cli_exits import AllowOption, conclude, tell_verdict, usage
+from fedsecure_attacks.cli_options import MaxAucOption, MaxTprOption, OutOption
 
 if TYPE_CHECKING:
     from fedsecure_attacks.spm.audit import SpmAudit
@@ -26,13 +27,9 @@ def spm(
         int, typer.Option(min=0, max=2**63 - 1, help="Of the halves and all else that the audit draws.")
     ] = 0,
     cache: Annotated[Path | None, typer.Option(help="Folder in which runs are kept.", readable=False)] = None,
-    max_tpr: Annotated[
-        float, typer.Option(min=0, max=1, help="Accepted true-positive rate at a false one of 0.01.")
-    ] = 0.02,
-    max_auc: Annotated[float, typer.Option(min=0.5, max=1, help="Accepted area under the curve.")] = 0.55,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report.json and report.html; made if absent.", readable=False)
-    ] = None,
+    max_tpr: MaxTprOption = 0.02,
+    max_auc: MaxAucOption = 0.55,
+    out: OutOption = None,
     allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,7 +43,6 @@ def spm(
     from fedsecure_attacks.report.folder import write_report
     from fedsecure_attacks.spm.audit import SpmProfile, audit_spm
     from fedsecure_attacks.spm.results import spm_report
-    from fedsecure_attacks.strictjson import dump
     from fedsecure_attacks.verdict import Thresholds
 
     def progress(what: str, done: int, of: int) -> None:
@@ -62,14 +58,8 @@ def spm(
         report = spm_report(audit)
         written = [] if out is None else write_report(report, out)
     except (AuditError, ConfigError, DataError, RunAborted) as error:
-        raise typer.Exit(fail_with(type(error).__name__, str(error), error.hint, USAGE)) from None
-    if as_json:
-        typer.echo(dump(report), nl=False)
-    else:
-        _tell(audit)
-        for path in written:
-            say(f"wrote {path}")
-    raise end(audit.verdict.word.value, audit.verdict.word.exit_code, allow)
+        raise usage(error) from None
+    raise conclude(report, written, lambda: _tell(audit), allow=allow, as_json=as_json)
 
 
 def _tell(audit: SpmAudit) -> None:
@@ -77,11 +67,7 @@ def _tell(audit: SpmAudit) -> None:
     from fedsecure_attacks.statistics.roc import Rate
     from fedsecure_attacks.statistics.theory import auc_of
 
-    say(f"{audit.verdict.word.value}: {audit.verdict.reason}")
-    for control in audit.controls:
-        say(f"control {control.name}: {'as it must be' if control.passed else 'FAILED'}: {control.said}")
-    for line in audit.notes:
-        say(f"note: {line}")
+    tell_verdict(audit.verdict, audit.controls, audit.notes)
     say(f"{'attack':<30}{'area':>7}{'95 %':>16}{'TPR at FPR 0.01':>18}{'tail p':>10}")
     for result in audit.results:
         rate = f"{result.tpr.value:.3f}" if isinstance(result.tpr, Rate) else "not measurable"
