@@ -100,12 +100,12 @@ def measure_attack(name: str, scored: Sequence[Scored], labels: Labels, fpr: flo
     least = min(tails, key=lambda tail: tail.p)
     return AttackOnMechanism(
         auc=float(np.mean(areas)) if areas else 0.5,
-        interval=_within(cluster_interval(areas, CONFIDENCE)),
+        interval=cluster_interval(areas, CONFIDENCE),
         tpr=tpr,
         clusters=len(areas),
         nonmembers=both.n0,
         error=float(np.std(areas, ddof=1) / math.sqrt(len(areas))) if len(areas) > 1 else None,
-        direction=_within(cluster_interval(areas, DIRECTION_CONFIDENCE)),
+        direction=cluster_interval(areas, DIRECTION_CONFIDENCE),
         tpr_interval=_rate_interval(tpr.count, tpr.of, rates) if isinstance(tpr, Rate) else None,
         rates=tuple(rates),
         tail=TailTest(least.count, least.members, least.nonmembers, min(1.0, least.p * len(tails))),
@@ -128,16 +128,9 @@ def _rates(each: Sequence[Scores], threshold: float) -> list[float]:
     return [float((s.members > threshold).mean()) for s in each]
 
 
-def _within(interval: Interval | None) -> Interval | None:
-    """Of an area: within [0, 1]."""
-    if interval is None:
-        return None
-    return Interval(max(0.0, interval.low), min(1.0, interval.high), interval.confidence, interval.method)
-
-
 def _rate_interval(count: int, of: int, rates: Sequence[float]) -> Interval:
     """The wider of both at each end."""
-    exact, over = share_interval(count, of, CONFIDENCE), _within(cluster_interval(rates, CONFIDENCE))
+    exact, over = share_interval(count, of, CONFIDENCE), cluster_interval(rates, CONFIDENCE)
     if over is None:
         return exact
     method = f"the wider of Clopper-Pearson and t over {len(rates)} shadows"

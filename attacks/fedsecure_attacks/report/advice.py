@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedsecure_attacks.report import cheating
 from fedsecure_attacks.report.figure import Report
 from fedsecure_attacks.report.findings import Finding, thousands
 
@@ -34,7 +35,7 @@ def what_to_do(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
         "LEAK": _leak, "NO-LEAK-DETECTED": _clear, "INCONCLUSIVE": _open, "INVALID": _invalid,
         "CONTRADICTS-ACCOUNTING": _contradiction,
     }[report["verdict"]]  # fmt: skip
-    return steps(report, known)
+    return (*steps(report, known), *cheating.advice(report))
 
 
 def _selftest(report: Report) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from fedsecure.errors import DataError, FedSecureError
 from fedsecure.files import escaped, write_durably
-from fedsecure_attacks.report import tables
+from fedsecure_attacks.report import cheating, tables
 from fedsecure_attacks.report.figure import Figure
 from fedsecure_attacks.report.figures import figures
 from fedsecure_attacks.report.glossary import GLOSSARY, LIMITS, TITLES
@@ -94,7 +94,7 @@ def _sheet(report: dict[str, Any], drawn: Sequence[Figure]) -> dict[str, Any]:
         "attacks": attacks,
         "figures": drawn, "missing": _missing(report),
         "measured": _rows(tables.measured_rows(report)), "hidden": report.get("hidden_by_masks", []),
-        "epsilon": tables.epsilon_rows(report), "active": _rows(tables.flat(report.get("active", {}))),
+        "epsilon": tables.epsilon_rows(report), "active": _cheating(report),
         "classes": tables.class_rows(report), "worst": tables.worst_rows(report),
         "worst_named": any(entry.get("record") for entry in worst), "gallery": gallery,
         "gallery_more": max(0, len(report.get("gallery", [])) - len(gallery)),
@@ -107,6 +107,14 @@ def _sheet(report: dict[str, Any], drawn: Sequence[Figure]) -> dict[str, Any]:
 
 def _rows(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return list(islice(rows, tables.MOST_ROWS))
+
+
+def _cheating(report: dict[str, Any]) -> dict[str, Any] | None:
+    """Sentences and tables; what has another form as it stands."""
+    if not (block := report.get("active")):
+        return None
+    found = cheating.tables(block)
+    return {"says": cheating.sentences(block), "tables": found, "rows": () if found else _rows(tables.flat(block))}
 
 
 def _missing(report: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedsecure_attacks.report import cheating
 from fedsecure_attacks.report.advice import what_to_do
 from fedsecure_attacks.report.figure import Report
 from fedsecure_attacks.report.findings import Finding, findings, per_hundred, thousands
@@ -136,7 +137,7 @@ def _found(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
         said = [_VERDICTS[report["verdict"]]]
     elif not said:
         said = ["Members can be picked out, beyond what was accepted."]
-    return (*said, *_sweep(report), f"In the audit's own words: {report['reason']}")
+    return (*said, *_sweep(report), *cheating.first_words(report), f"In the audit's own words: {report['reason']}")
 
 
 def _sweep(report: Report) -> tuple[str, ...]:

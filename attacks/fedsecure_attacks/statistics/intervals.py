@@ -83,11 +83,11 @@ def _newcombe(value: float, n1: int, n0: int, z: float) -> tuple[float, float]:
 
 
 def cluster_interval(values: Sequence[float] | Floats, confidence: float = 0.95) -> Interval | None:
-    """Of the mean of ``values``, one for each cluster; ``None`` with fewer than two clusters, which say nothing of how
-    clusters differ."""
+    """Of the mean of ``values`` in [0, 1] (areas, rates), one for each cluster, and within [0, 1] itself; ``None`` with
+    fewer than two clusters, which say nothing of how clusters differ."""
     array = np.asarray(values, dtype=np.float64)
     if len(array) < 2:
         return None
     mean, error = float(array.mean()), float(array.std(ddof=1)) / math.sqrt(len(array))
     width = float(t.ppf((1 + confidence) / 2, len(array) - 1)) * error
-    return Interval(mean - width, mean + width, confidence, f"t over {len(array)} clusters")
+    return Interval(max(0.0, mean - width), min(1.0, mean + width), confidence, f"t over {len(array)} clusters")

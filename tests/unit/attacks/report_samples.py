@@ -90,8 +90,36 @@ def swept(report: dict[str, Any]) -> dict[str, Any]:
         **report, "sweep": cells,
         "baselines": {"raw images": [{"ipc": ipc, "tpr": ipc / 100} for ipc in (1, 5, 10, 20, 50)],
                       "dp at equal accuracy": None, "dp at equal accuracy_reason": "no test records were given"},
-        "active": {"trap_model": {"isolates_one_person": True, "with_clip": False}},
+        "active": cheating(),
     }  # fmt: skip
+
+
+def trap(auc: float, verdict: str, why: str | None = None) -> dict[str, Any]:
+    """What was told of people by one kind of trap."""
+    rate, around = (None, None) if why else (0.5, {"low": 0.4, "high": 0.6})
+    return {
+        "auc": auc, "auc_interval": {"low": auc - 0.02, "high": auc}, "tpr_at_fpr_0.01": rate,
+        "tpr_at_fpr_0.01_interval": around, "one_round_isolates_one_person": auc > 0.9, "verdict": verdict, "why": why,
+    }  # fmt: skip
+
+
+def cheating() -> dict[str, Any]:
+    """The block of a coordinator that cheats."""
+    nothing = trap(0.5, "NO-LEAK-DETECTED", "the node releases nothing")
+    read = {"auc": 0.55, "auc_interval": {"low": 0.4, "high": 0.7}, "condensings": 16}
+    erased = {"erasures": 20, "named": 20, "candidates": 55, "largest_relative_error": 1e-6, "exact": True}
+    return {
+        "says": ["defence none: does one round isolate one person? yes (trained)"],
+        "defences": {
+            "none": {"trained": trap(0.97, "LEAK"), "forged unit": trap(1.0, "LEAK"), "setting": {"records": 50}},
+            "logit clip": {"trained": trap(0.97, "LEAK"), "setting": {"records": 50}},
+            "noise, sigma 8": {"trained": trap(0.52, "NO-LEAK-DETECTED"), "setting": {"sigma": 8.0}},
+            "minimum of records": {"trained": nothing, "setting": {"records": 5}},
+        },
+        "trap_model": {"many_at_once": trap(0.75, "LEAK"), "another_person": trap(0.5, "INCONCLUSIVE")},
+        "trap_statistics": {"asked": True, "honest model, forged averages": read},
+        "differencing": {"the same model": erased, "the node's rule": "no second answer"},
+    }
 
 
 def sample(mode: str, verdict: Word) -> dict[str, Any]:

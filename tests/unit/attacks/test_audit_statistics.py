@@ -129,6 +129,8 @@ def test_clusters():
     assert found is not None
     assert (found.low + found.high) / 2 == pytest.approx(0.6)
     assert cluster_interval([0.5]) is None
+    ends = cluster_interval([0.0, 1.0]), cluster_interval([1.0, 0.9])
+    assert [(one.low >= 0, one.high) for one in ends if one] == [(True, 1.0), (True, 1.0)]
 
 
 def test_holm_keeps_order_and_never_passes_one():
