@@ -26,8 +26,6 @@ FLOWER = HERE / "out" / "flower"
 FLOWER_VERSION = "1.42.0"
 #: N * d beyond which one session takes minutes and gigabytes: fewer are measured.
 LARGE = 10**8
-#: N beyond which memory is not traced: Shamir's scheme in pure Python takes minutes then.
-TRACED_NODES = 10
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ def measure(cell: Cell, workers: dict[str, Worker]) -> dict[str, Any]:
         found["runs"].append(run)
         _save(cell, found)
     for kind, worker, request in kinds:
-        if kind.startswith(("ours", "flower")) and cell.nodes <= TRACED_NODES and kind not in found["memory"]:
+        if kind.startswith(("ours", "flower")) and kind not in found["memory"]:
             found["memory"][kind] = workers[worker].measure(**request, memory=True)
             _save(cell, found)
     return found
