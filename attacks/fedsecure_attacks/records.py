@@ -63,6 +63,11 @@ class Labelled:
         """The records at ``index``."""
         return Labelled(self.name, self.x[index], self.y[index])
 
+    def counts(self, index: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | None = None) -> dict[int, int]:
+        """How many of the records at ``index``, or of all, each class has that has any."""
+        values, many = np.unique(self.y if index is None else self.y[index], return_counts=True)
+        return dict(zip(values.tolist(), many.tolist(), strict=True))
+
     def fingerprints(self) -> list[bytes]:
         """SHA-256 of each record's values; the label is not in it."""
         return [hashlib.sha256(np.ascontiguousarray(row).data).digest() for row in self.rows]

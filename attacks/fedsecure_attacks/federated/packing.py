@@ -10,7 +10,7 @@ import torch
 from fedsecure.models import Parameters, state_specs
 from fedsecure.plan import Plan
 from fedsecure.tensors import Array
-from fedsecure_attacks.federated.shadows import FederatedShadow, counts_of
+from fedsecure_attacks.federated.shadows import FederatedShadow
 from fedsecure_attacks.mechanism.shadows import Mask
 from fedsecure_attacks.observation import Round
 from fedsecure_attacks.records import Labelled
@@ -74,7 +74,7 @@ def unpack(arrays: Mapping[str, Array], pool: Labelled, inside: Mask) -> Federat
         )
     return FederatedShadow(
         plan, tuple(rounds), models[-1], arrays["global_logits"], arrays["own_logits"], inside,
-        counts_of(pool, inside), residual, int(steps), None if np.isnan(accuracy) else accuracy,
+        pool.counts(inside), residual, int(steps), None if np.isnan(accuracy) else accuracy,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class FederatedShadow:
 
     def counts(self, pool: Labelled) -> Mapping[int, int]:
         """Records of each class that were in."""
-        return counts_of(pool, self.inside)
+        return pool.counts(self.inside)
 
     def observation(self, population: Labelled) -> Coordinator:
         """T3: what the coordinator sees, who learns people from ``population``."""
@@ -68,12 +68,6 @@ class FederatedShadow:
         own = others.take(np.sort(turn))
         models = tuple(r.w for r in self.rounds)
         return OtherNode(public_plan(self.plan), models, tuple(self.global_logits), tuple(self.own_logits), own, nodes)
-
-
-def counts_of(pool: Labelled, inside: Mask) -> dict[int, int]:
-    """Records of each class of ``pool`` that are ``inside``."""
-    values, many = np.unique(pool.y[inside], return_counts=True)
-    return dict(zip(values.tolist(), many.tolist(), strict=True))
 
 
 def make_federated(
@@ -106,7 +100,7 @@ def make_federated(
         np.stack([_wide(heard.broadcasts[t, "condensation"]["logits.mean"]) for t in range(plan.rounds)]),
         np.stack([_wide(_summed(heard, t, FIRST_OTHER)["mean_logits"]) for t in range(plan.rounds)]),
         inside,
-        counts_of(pool, inside),
+        pool.counts(inside),
         residual,
         setting.steps * longer * setting.rounds,
         None if test is None else accuracy_of(plan, to_parameters(model), test),

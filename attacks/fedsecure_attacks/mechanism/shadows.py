@@ -48,8 +48,7 @@ class Shadow:
 
     def counts(self, pool: Labelled) -> Mapping[int, int]:
         """Records of each class that were in."""
-        values, many = np.unique(pool.y[self.inside], return_counts=True)
-        return dict(zip(values.tolist(), many.tolist(), strict=True))
+        return pool.counts(self.inside)
 
 
 #: The arrays of a shadow as it is kept.

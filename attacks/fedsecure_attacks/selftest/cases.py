@@ -58,8 +58,7 @@ class World:
 
     def seen(self, released: Labelled) -> Outsider:
         """What an outsider sees of ``released``."""
-        values, many = np.unique(self.pools.members.y, return_counts=True)
-        return Outsider(released, self.pools.reference, dict(zip(values.tolist(), many.tolist(), strict=True)))
+        return Outsider(released, self.pools.reference, self.pools.members.counts())
 
     def scores(self, values: Floats) -> Scores:
         """Scores of the candidates, split by who is a member."""

@@ -88,7 +88,7 @@ def _gradients(
 ) -> tuple[dict[str, Floats], dict[str, float]]:
     pool, population = people.pool, people.population
     found_scores, ranks = {name: np.zeros(len(pool)) for name in (*UPDATES, *DROPS)}, []
-    counts, facts = _counts(pool, half), dict[str, float]()
+    counts, facts = pool.counts(half.inside), dict[str, float]()
     for seen in half.rounds:
         gradients = Gradients.under(plan, method, seen, node, population, seed)
         vectors = gradients.of(pool.x, pool.y)
@@ -127,7 +127,7 @@ def _routing(method: RoutedBase, people: People, half: Half, node: str) -> tuple
     others, _ = routing_features(method, routing, population.x)
     traced = Traced.of(pool, population, vectors, others)
     every, theirs = routing_features(method, routing, people.everyone.x)
-    implied, counts = implied_mean(every, theirs[:, index]), _counts(pool, half)
+    implied, counts = implied_mean(every, theirs[:, index]), pool.counts(half.inside)
     true, middle = vectors[half.inside].mean(axis=0), traced.middle(counts)
     facts = {
         "moments_cosine": _cosine(implied - middle, true - middle),
@@ -171,11 +171,6 @@ def _calibrated(
 
 #: The exact mean of h, which nobody sees: what the routing head would tell if it gave it away.
 CEILING = "routing-exact-mean"
-
-
-def _counts(pool: Labelled, half: Half) -> dict[int, int]:
-    values, many = np.unique(pool.y[half.inside], return_counts=True)
-    return dict(zip(values.tolist(), many.tolist(), strict=True))
 
 
 def _cosine(a: Floats, b: Floats) -> float:
