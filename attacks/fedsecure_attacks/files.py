@@ -6,8 +6,6 @@ calibrated on others: the primary endpoint is mean-tracing with a threshold for 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -30,6 +28,7 @@ from fedsecure_attacks.images.trained import loss_attack
 from fedsecure_attacks.judging import measure
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled, Pools, without_twins
+from fedsecure_attacks.reporthead import plan_sha256
 from fedsecure_attacks.statistics.scores import Floats
 from fedsecure_attacks.verdict import TAIL_ALPHA, AttackResult, Control, Thresholds, Verdict, Word, decide
 
@@ -57,7 +56,7 @@ class Profile:
 
     def digest(self) -> str:
         """SHA-256 (hex) of it."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+        return plan_sha256(self.to_json())
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def _audit(given: _Given, progress: Callable[[str], None]) -> FilesAudit:
     pools = Pools(members, nonmembers, reference)
     candidates, inside = pools.candidates(rng)
     notes += _about_classes(given.released, candidates, reference)
-    seen = Outsider(given.released, reference, _counts(members))
+    seen = Outsider(given.released, reference, members.counts())
     progress("embedding")
     frames = _frames(given, members, nonmembers, reference)
     asked = (
@@ -283,8 +282,3 @@ def _lend(nonmembers: Labelled) -> tuple[Labelled, Labelled]:
     repeated = set(kept.fingerprints())
     fresh = np.array([key not in repeated for key in others.fingerprints()], dtype=np.bool_)
     return kept, Labelled("reference", others.x[fresh], others.y[fresh])
-
-
-def _counts(members: Labelled) -> dict[int, int]:
-    values, many = np.unique(members.y, return_counts=True)
-    return dict(zip(values.tolist(), many.tolist(), strict=True))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from fedsecure import __version__
+from fedsecure_attacks.reporthead import controls_json, report_head
 from fedsecure_attacks.statistics.intervals import Interval
 from fedsecure_attacks.statistics.roc import NotMeasurable, Rate, precision_at_prior
 from fedsecure_attacks.verdict import AttackResult
@@ -14,9 +14,8 @@ from fedsecure_attacks.verdict import AttackResult
 if TYPE_CHECKING:
     from fedsecure_attacks.files import FilesAudit
 
-__all__ = ["SCHEMA_VERSION", "attack_json", "dump", "files_report"]
+__all__ = ["attack_json", "dump", "files_report", "interval_json"]
 
-SCHEMA_VERSION = 1
 #: Shares of candidates that might be members, for which the precision is told.
 PRIORS = (0.01, 0.1, 0.5)
 
@@ -28,20 +27,12 @@ def dump(report: dict[str, Any]) -> str:
 
 def files_report(audit: FilesAudit) -> dict[str, Any]:
     """The report of ``audit files``. The same inputs and seed give the same bytes."""
+    plan = audit.profile.to_json()
     return {
-        "schema_version": SCHEMA_VERSION,
-        "version": __version__,
-        "mode": "files",
-        "verdict": audit.verdict.word.value,
-        "reason": audit.verdict.reason,
-        "exit_code": audit.verdict.word.exit_code,
-        "primary": audit.profile.to_json()["primary"],
-        "plan": audit.profile.to_json(),
-        "plan_sha256": audit.profile.digest(),
-        "inputs_sha256": audit.inputs,
+        **report_head("files", audit.verdict, primary=plan["primary"], plan=plan, inputs=audit.inputs),
         "counts": audit.counts,
         "notes": list(audit.notes),
-        "controls": {c.name: {"passed": c.passed, "found": c.said} for c in audit.controls},
+        "controls": controls_json(audit.controls),
         "attacks": {result.name: attack_json(result) for result in audit.results},
         "threat_model": "T1",
         **audit.evidence,
@@ -53,8 +44,8 @@ def attack_json(result: AttackResult) -> dict[str, Any]:
     key = f"tpr_at_fpr_{result.tpr.fpr:g}"
     return {
         "auc": result.auc,
-        "auc_interval": _interval(result.interval),
-        "auc_interval_joint": _interval(result.joint),
+        "auc_interval": interval_json(result.interval),
+        "auc_interval_joint": interval_json(result.joint),
         **_rate(key, result),
         "tail_test_p": result.tail.p,
         "tail_test_p_adjusted": result.tail_adjusted,
@@ -74,14 +65,17 @@ def _rate(key: str, result: AttackResult) -> dict[str, Any]:
         key: rate.value,
         f"{key}_count": rate.count,
         f"{key}_false": rate.false,
-        f"{key}_interval": _interval(result.tpr_interval),
+        f"{key}_interval": interval_json(result.tpr_interval),
         f"{key}_p": result.rate_p,
         f"{key}_p_adjusted": result.rate_adjusted,
         f"{key}_precision": {f"{prior:g}": precision_at_prior(rate, prior) for prior in PRIORS},
     }
 
 
-def _interval(interval: Interval) -> dict[str, Any]:
+def interval_json(interval: Interval | None) -> dict[str, Any] | None:
+    """Its ends, its confidence and how it was found; None of none."""
+    if interval is None:
+        return None
     return {
         "low": interval.low,
         "high": interval.high,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedsecure import __version__
+from fedsecure_attacks.reporthead import controls_json, report_head
 from fedsecure_attacks.statistics.intervals import Interval
 from fedsecure_attacks.statistics.tradeoff import Against
-from fedsecure_attacks.strictjson import SCHEMA_VERSION
 from fedsecure_attacks.verdict import Control, Verdict
 
 __all__ = ["PRIMARY", "SLACK", "CanaryAudit", "ViewResult", "canaries_report"]
@@ -53,28 +50,14 @@ class CanaryAudit:
     notes: tuple[str, ...] = ()
     shared_noise: float | None = None
 
-    @property
-    def plan_sha256(self) -> str:
-        """SHA-256 (hex) of what was fixed before."""
-        return hashlib.sha256(json.dumps(self.plan, sort_keys=True).encode()).hexdigest()
-
 
 def canaries_report(audit: CanaryAudit) -> dict[str, Any]:
     """The report of ``audit canaries``, strict JSON. Two runs differ: noise has no seed."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "version": __version__,
-        "mode": "canaries",
-        "verdict": audit.verdict.word.value,
-        "reason": audit.verdict.reason,
-        "exit_code": audit.verdict.word.exit_code,
-        "primary": PRIMARY,
-        "plan": audit.plan,
-        "plan_sha256": audit.plan_sha256,
-        "inputs_sha256": audit.inputs,
+        **report_head("canaries", audit.verdict, primary=PRIMARY, plan=audit.plan, inputs=audit.inputs),
         "counts": audit.counts,
         "notes": list(audit.notes),
-        "controls": {c.name: {"passed": c.passed, "found": c.said} for c in audit.controls},
+        "controls": controls_json(audit.controls),
         "attacks": {},
         "threat_model": "T5",
         "surface": "summed update",

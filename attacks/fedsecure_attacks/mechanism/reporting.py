@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scipy.stats import norm
 
-from fedsecure import __version__
 from fedsecure_attacks.mechanism.baselines import baselines
 from fedsecure_attacks.mechanism.deciding import Judged, direction, judge
-from fedsecure_attacks.mechanism.grid import left_out
-from fedsecure_attacks.mechanism.measures import AttackOnMechanism
-from fedsecure_attacks.mechanism.noisy import accounted_epsilon
+from fedsecure_attacks.mechanism.entries import attack_entry, curve_entry, short_entry
+from fedsecure_attacks.mechanism.notes import notes_of
 from fedsecure_attacks.mechanism.people import People
 from fedsecure_attacks.mechanism.results import CellResult
 from fedsecure_attacks.mechanism.scoring import PRIMARY
 from fedsecure_attacks.mechanism.setting import Setting
 from fedsecure_attacks.mechanism.sweep import Finished
-from fedsecure_attacks.mechanism.sweepfile import CURVES, SweepSettings
-from fedsecure_attacks.statistics.intervals import Interval
+from fedsecure_attacks.mechanism.sweepfile import SweepSettings
+from fedsecure_attacks.reporthead import controls_json, report_head
 from fedsecure_attacks.statistics.power import people_needed
-from fedsecure_attacks.statistics.roc import NotMeasurable, Rate, precision_at_prior
+from fedsecure_attacks.statistics.roc import NotMeasurable, Rate
 from fedsecure_attacks.statistics.theory import dp_effect, tpr_of
-from fedsecure_attacks.strictjson import PRIORS, SCHEMA_VERSION
 from fedsecure_attacks.verdict import Control, Thresholds, Verdict, Word
 
 __all__ = ["MechanismAudit", "invalid_report", "mechanism_report", "plan_of", "thresholds_of"]
@@ -67,19 +62,7 @@ def plan_of(sweep: SweepSettings) -> dict[str, Any]:
 
 
 def _head(sweep: SweepSettings, verdict: Verdict, inputs: Mapping[str, str]) -> dict[str, Any]:
-    plan = plan_of(sweep)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "version": __version__,
-        "mode": "mechanism",
-        "verdict": verdict.word.value,
-        "reason": verdict.reason,
-        "exit_code": verdict.word.exit_code,
-        "primary": PRIMARY,
-        "plan": plan,
-        "plan_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
-        "inputs_sha256": dict(inputs),
-    }
+    return report_head("mechanism", verdict, primary=PRIMARY, plan=plan_of(sweep), inputs=inputs)
 
 
 def invalid_report(sweep: SweepSettings, why: str) -> dict[str, Any]:
@@ -97,13 +80,17 @@ def mechanism_report(audit: MechanismAudit) -> dict[str, Any]:
         "threat_model": "T1" if sweep.federated is None else "T3",
         "surface": "condensed images" if sweep.federated is None else "condensed images and mean logits of all rounds",
         "counts": _counts(audit),
-        "notes": [f"attacks and curves are of the cell that tells most: {worst.cell.words}", *_notes(audit)],
+        "notes": [
+            f"attacks and curves are of the cell that tells most: {worst.cell.words}",
+            *notes_of(sweep, audit.cells, audit.ceiling),
+        ],
         "controls": _controls(audit),
         "attacks": {
-            name: _attack(name, attack, judged, thresholds_of(sweep)) for name, attack in worst.result.attacks.items()
+            name: attack_entry(name, attack, judged, thresholds_of(sweep))
+            for name, attack in worst.result.attacks.items()
         },
         "people": _people(worst, thresholds_of(sweep)),
-        "roc": {name: _curve(attack) for name, attack in worst.result.attacks.items()},
+        "roc": {name: curve_entry(attack) for name, attack in worst.result.attacks.items()},
         "theory": _theory(audit, worst),
         "sweep": [_cell(i, one, judged, thresholds_of(sweep)) for i, one in enumerate(audit.cells)],
         "baselines": baselines(audit.cells, people.pool),
@@ -125,47 +112,8 @@ def _counts(audit: MechanismAudit) -> dict[str, Any]:
     }
 
 
-def _notes(audit: MechanismAudit) -> list[str]:
-    sweep = audit.sweep
-    if sweep.fast:
-        return ["nothing was condensed: exact class means are the ceiling of what tracing means can tell of any set"]
-    notes = left_out(sweep)
-    notes += _about_residual(audit)
-    notes += _guarantees(audit)
-    notes.append(f"the audit's networks are {sweep.condensation.width} wide and sets take {sweep.condensation.steps} "
-                 "steps: what is deployed may be larger")  # fmt: skip
-    return notes
-
-
-def _about_residual(audit: MechanismAudit) -> list[str]:
-    matched = [one for one in audit.cells if one.cell.curve == CURVES[1]]
-    if not matched:
-        return []
-    if audit.sweep.federated is not None:
-        return [
-            "matched residual: as many steps (by factors of two) as the first run needs to come to the median of what "
-            "cells come to as deployed; the residual of each says how well that went"
-        ]
-    level = matched[0].cell.setting.residual
-    missed = sum(one.result.residual > level for one in matched)
-    return [
-        f"matched residual: every set is condensed until its squared distance is at most {level:g}, or for eight times "
-        "the steps" + (f"; {missed} of {len(matched)} cells end above it" if missed else "")
-    ]
-
-
-def _guarantees(audit: MechanismAudit) -> list[str]:
-    members, said = max(1, round(audit.ceiling.members / audit.sweep.shadows)), {}
-    for one in audit.cells:
-        setting = one.cell.setting
-        if setting.sigma and isinstance(setting, Setting) and setting.init == "noise":
-            epsilon, delta = accounted_epsilon(setting, members)
-            said[setting.sigma] = f"sigma {setting.sigma:g} is accounted as epsilon {epsilon:.2f} at delta {delta:.1e}"
-    return [said[sigma] for sigma in sorted(said)]
-
-
 def _controls(audit: MechanismAudit) -> dict[str, Any]:
-    found = {c.name: _control(c) for c in audit.ceiling.controls}
+    found = controls_json(audit.ceiling.controls)
     for name in ("planted", "null"):
         each = [(one, c) for one in audit.cells for c in one.result.controls if c.name == name]
         if each:
@@ -182,38 +130,6 @@ def _together(each: Sequence[tuple[Finished, Control]]) -> dict[str, Any]:
     return {"passed": True, "found": f"in all {len(each)} cells; the first: {each[0][1].said}"}
 
 
-def _control(control: Control) -> dict[str, Any]:
-    return {"passed": control.passed, "found": control.said}
-
-
-def _attack(name: str, attack: AttackOnMechanism, judged: Judged, thresholds: Thresholds) -> dict[str, Any]:
-    key, rate = f"tpr_at_fpr_{thresholds.fpr:g}", attack.tpr
-    if isinstance(rate, NotMeasurable):
-        rated: dict[str, Any] = {key: None, f"{key}_reason": rate.why, f"{key}_interval": None}
-    else:
-        rated = {
-            key: rate.value,
-            f"{key}_count": rate.count,
-            f"{key}_false": rate.false,
-            f"{key}_interval": _interval(attack.tpr_interval),
-            f"{key}_p_adjusted": judged.adjusted[judged.worst, name, "rate"],
-            f"{key}_precision": {f"{prior:g}": precision_at_prior(rate, prior) for prior in PRIORS},
-        }
-    return {
-        "auc": attack.auc,
-        "auc_interval": _interval(attack.interval),
-        "auc_p_adjusted": judged.adjusted[judged.worst, name, "area"],
-        "clusters": attack.clusters,
-        **rated,
-        "tail_test_p": attack.tail.p,
-        "tail_test_p_adjusted": judged.adjusted[judged.worst, name, "tail"],
-        "tail_test_count": attack.tail.count,
-        "members": rate.of if isinstance(rate, Rate) else attack.tail.members,
-        "nonmembers": attack.nonmembers,
-        "judged_by_rates": True,
-    }
-
-
 def _cell(index: int, one: Finished, judged: Judged, thresholds: Thresholds) -> dict[str, Any]:
     setting = one.cell.setting
     return {
@@ -228,21 +144,7 @@ def _cell(index: int, one: Finished, judged: Judged, thresholds: Thresholds) -> 
         "accuracy": one.result.accuracy,
         "verdict": judged.cells[index].word.value,
         "reason": judged.cells[index].reason,
-        "attacks": {name: _short(attack, thresholds) for name, attack in one.result.attacks.items()},
-    }
-
-
-def _short(attack: AttackOnMechanism, thresholds: Thresholds) -> dict[str, Any]:
-    rate, between, over = attack.tpr, attack.interval, attack.tpr_interval
-    return {
-        "auc": attack.auc,
-        "low": None if between is None else between.low,
-        "high": None if between is None else between.high,
-        "clusters": attack.clusters,
-        f"tpr_at_fpr_{thresholds.fpr:g}": rate.value if isinstance(rate, Rate) else None,
-        "reason": "" if isinstance(rate, Rate) else rate.why,
-        "low_tpr": None if over is None else over.low,
-        "high_tpr": None if over is None else over.high,
+        "attacks": {name: short_entry(attack, thresholds) for name, attack in one.result.attacks.items()},
     }
 
 
@@ -260,11 +162,6 @@ def _people(worst: Finished, thresholds: Thresholds) -> dict[str, Any]:
         "by_chance": thresholds.fpr * attack.tpr.of,
         "how": f"{PRIMARY}, over the members of all shadows of the cell that tells most: {worst.cell.words}",
     }
-
-
-def _curve(attack: AttackOnMechanism) -> dict[str, Any]:
-    curve = attack.curve
-    return {"fpr": list(curve.fpr), "tpr": list(curve.tpr), "low": list(curve.low), "high": list(curve.high)}
 
 
 def _theory(audit: MechanismAudit, worst: Finished) -> dict[str, Any]:
@@ -290,14 +187,3 @@ def _needed(thresholds: Thresholds) -> dict[str, Any]:
     except ValueError:
         return {}
     return {"needed": {"members": found.members, "nonmembers": found.nonmembers, "chance": CHANCE}}
-
-
-def _interval(interval: Interval | None) -> dict[str, Any] | None:
-    if interval is None:
-        return None
-    return {
-        "low": interval.low,
-        "high": interval.high,
-        "confidence": round(interval.confidence, 12),
-        "method": interval.method,
-    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -70,11 +68,6 @@ class SpmAudit:
     notes: tuple[str, ...]
     measured: Mapping[str, float]
     effect: float | None
-
-    @property
-    def plan_sha256(self) -> str:
-        """SHA-256 (hex) of what was fixed before."""
-        return hashlib.sha256(json.dumps(self.plan, sort_keys=True).encode()).hexdigest()
 
 
 def audit_spm(

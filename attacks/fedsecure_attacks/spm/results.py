@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fedsecure import __version__
 from fedsecure_attacks.mechanism.scoring import PRIMARY
+from fedsecure_attacks.reporthead import controls_json, report_head
 from fedsecure_attacks.spm.audit import SpmAudit
 from fedsecure_attacks.statistics.roc import Rate
 from fedsecure_attacks.statistics.theory import auc_of, tpr_of
-from fedsecure_attacks.strictjson import SCHEMA_VERSION, attack_json
+from fedsecure_attacks.strictjson import attack_json
 
 __all__ = ["spm_report", "theory_of"]
 
@@ -25,19 +25,10 @@ def spm_report(audit: SpmAudit) -> dict[str, Any]:
     effects = theory_of(audit)
     fprs = [round(f, 9) for f in np.geomspace(LEAST_FPR, 1.0, POINTS).tolist()]
     return {
-        "schema_version": SCHEMA_VERSION,
-        "version": __version__,
-        "mode": "spm",
-        "verdict": audit.verdict.word.value,
-        "reason": audit.verdict.reason,
-        "exit_code": audit.verdict.word.exit_code,
-        "primary": PRIMARY,
-        "plan": audit.plan,
-        "plan_sha256": audit.plan_sha256,
-        "inputs_sha256": audit.inputs,
+        **report_head("spm", audit.verdict, primary=PRIMARY, plan=audit.plan, inputs=audit.inputs),
         "counts": audit.counts,
         "notes": list(audit.notes),
-        "controls": {c.name: {"passed": c.passed, "found": c.said} for c in audit.controls},
+        "controls": controls_json(audit.controls),
         "attacks": {result.name: attack_json(result) for result in audit.results},
         "threat_model": "T3",
         "surface": "summed update",
