@@ -210,7 +210,7 @@ def test_a_release_whose_exchange_is_over_says_whether_bytes_left(node, make_rel
 
 def test_weighted_sums_of_logits_are_bounded_as_means(node):
     from fedsecure.policy import BroadcastRules, Policy
-    from fedsecure_node.egress import _check_logits
+    from fedsecure_node.checking import _check_logits
 
     sums = Tensors({"mean_logits": np.full((3, 3), 500.0, np.float32), "class_weight": np.array([100, 100, 100])})
     policy = Policy(format=1, broadcast=BroadcastRules(max_abs_logit=5.0))
