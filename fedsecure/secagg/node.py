@@ -25,8 +25,7 @@ from enum import Enum
 
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.errors import CertificateError, SecAggError
-from fedsecure.secagg.advertised import check_distinct, open_advertisement
-from fedsecure.secagg.codec import check_nodes, fault
+from fedsecure.secagg.codec import fault
 from fedsecure.secagg.due import SessionDue, check_due, check_own
 from fedsecure.secagg.memory import SessionMemory, among_others
 from fedsecure.secagg.messages import (
@@ -38,16 +37,11 @@ from fedsecure.secagg.messages import (
     consistency,
     encrypted_shares,
     masked_done,
-    open_signed,
-    parse_consistency,
-    parse_consistency_set,
-    parse_inbox,
-    parse_key_list,
-    parse_survivors,
     sign,
     unmask_shares,
 )
 from fedsecure.secagg.nodekeys import NodeKeys
+from fedsecure.secagg.relayed import open_confirmations, open_inbox, open_key_list, open_survivors
 from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
 from fedsecure.secagg.vectors import Masked, masked_copies
 from fedsecure.tensors import Array
@@ -160,29 +154,18 @@ class SecAggNode:
     def share(self, key_list: bytes) -> bytes:
         """Leg 1: seals shares of both secrets for every peer of U1; returns ``EncryptedShares``."""
         with self._step(NodeState.ADVERTISED, NodeState.SHARED):
-            signed = parse_key_list(key_list)
-            if self._advertised not in signed:
-                raise fault("BAD_TRANSCRIPT", "the list of keys lacks what this node advertised")
-            manifest, cohort = self._due.manifest, self._settled().cohort_digest
-            opened = [open_advertisement(data, manifest, self._config_digest, cohort) for data in signed]
-            check_nodes((found.node for found, _ in opened), "the list of keys", "BAD_KEY")
-            check_distinct(found for found, _ in opened)
-            self._require(len(opened), "advertised keys", least=self._settled().min_survivors)
-            payloads = {found.node: payload for found, payload in opened}
+            due, cohort = self._due, self._settled().cohort_digest
+            keys, payloads = open_key_list(key_list, self._advertised, due.manifest, self._config_digest, cohort)
+            self._require(len(keys), "advertised keys", least=self._settled().min_survivors)
             self._transcript1 = keys_transcript(self._config_digest, cohort, payloads)
-            self._peers = {found.node: found for found, _ in opened if found.node != self._due.node}
+            self._peers = {node: found for node, found in keys.items() if node != due.node}
             sealed = self._secrets().seal(self._transcript1, self._peers)
         return encrypted_shares(self._transcript1, sealed)
 
     def mask(self, inbox: bytes) -> Masked:
         """Leg 2: opens the shares of U2 and masks the vectors, on copies; returns what is uploaded."""
         with self._step(NodeState.SHARED, NodeState.UPLOADED):
-            sealed, shared = parse_inbox(inbox)
-            self._require_self(shared, "U2")
-            if strangers := sorted(set(shared) - set(self._peers) - {self._due.node}):
-                raise fault("BAD_TRANSCRIPT", f"node {strangers[0]} is in U2 but advertised no keys")
-            if set(sealed) != set(shared) - {self._due.node}:
-                raise fault("BAD_TRANSCRIPT", "the sealed shares are not those of the nodes of U2")
+            sealed, shared = open_inbox(inbox, self._due.node, self._peers)
             self._require(len(shared), "shared", least=self._settled().min_survivors)
             peers = {node: self._peers[node] for node in sealed}
             self._secrets().open(self._transcript1, peers, sealed)
@@ -195,10 +178,7 @@ class SecAggNode:
     def confirm(self, survivors: bytes) -> bytes:
         """Leg 3: the one list of survivors that this node will help to unmask; returns ``Signed{Consistency}``."""
         with self._step(NodeState.UPLOADED, NodeState.CONFIRMED):
-            vectors = parse_survivors(survivors)
-            self._require_self(vectors, "U3")
-            if vectors[self._due.node] != self._own_vector:
-                raise fault("BAD_VECTOR", "the survivors' list has another digest of this node's vectors")
+            vectors = open_survivors(survivors, self._due.node, self._own_vector)
             self._require(len(vectors), "uploaded", least=self._settled().min_survivors)
             self._require_same(tuple(vectors))
             self._transcript3 = survivors_transcript(self._transcript1, self._shared, vectors)
@@ -209,14 +189,8 @@ class SecAggNode:
         """Leg 4: after at least t survivors signed the same list, one share of every node of U2; returns
         ``UnmaskShares``. That it does so is in the memory, durably, before this returns."""
         with self._step(NodeState.CONFIRMED, NodeState.RELEASED):
-            due, signers = self._due, set[str]()
-            for data in parse_consistency_set(consistency_set):
-                signer, payload = open_signed(data, CONSISTENCY, due.manifest)
-                if signer in signers or signer not in self._survivors:
-                    raise fault("BAD_TRANSCRIPT", f"a confirmation of {signer}, which is no survivor or there twice")
-                if parse_consistency(payload) != self._transcript3:
-                    raise fault("BAD_TRANSCRIPT", f"{signer} confirmed another list of survivors")
-                signers.add(signer)
+            due = self._due
+            signers = open_confirmations(consistency_set, due.manifest, self._survivors, self._transcript3)
             self._require(len(signers), "confirmed the survivors")
             triple = due.experiment, due.purpose, due.round
             self._memory.release(*triple, self._transcript3, due.model, self._survivors)
@@ -290,10 +264,6 @@ class SecAggNode:
         due = self._due
         if self._memory.survivors(due.experiment, due.purpose, due.model) not in (None, survivors):
             raise among_others(due.purpose, due.round)
-
-    def _require_self(self, nodes: Mapping[str, bytes] | tuple[str, ...], name: str) -> None:
-        if self._due.node not in nodes:
-            raise fault("BAD_TRANSCRIPT", f"the list {name} lacks this node, which is to answer it")
 
     def _secrets(self) -> NodeKeys:
         assert self._keys is not None, "from ADVERTISED on"
