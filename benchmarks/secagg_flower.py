@@ -108,7 +108,7 @@ def meter_clients(meter: Meter) -> None:
 def measure(request: dict[str, Any]) -> dict[str, Any]:
     """One session of ``nodes`` nodes with vectors of ``elements`` float32, of which ``dropped`` never upload."""
     count, dropped = request["nodes"], request["dropped"]
-    meter = Meter(request["memory"])
+    meter = Meter(request["memory"], later=True)  # what is reported begins with the vectors
     generator = np.random.default_rng(1)
     values = {n: generator.uniform(-1, 1, request["elements"]).astype(np.float32) for n in range(1, min(count, 4) + 1)}
     values |= {n: values[n % 4 + 1] for n in range(5, count + 1)}
@@ -145,6 +145,8 @@ def run(grid: Grid, meter: Meter, threshold: int) -> Any:
         (flow.collect_masked_vectors_stage, COLLECT),
         (flow.unmask_stage, UNMASK),
     ):
+        if party == COLLECT:
+            meter.trace()
         with meter.working(party):
             if not stage(grid, context, state):  # type: ignore[arg-type]
                 raise SystemExit(f"Flower: the {party} stage failed")

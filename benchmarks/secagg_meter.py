@@ -30,17 +30,26 @@ class _Party:
 
 @dataclass
 class Meter:
-    """Charges time and memory to whoever is at work: parties nest, and the inner one's cost is not the outer one's."""
+    """Charges time and memory to whoever is at work: parties nest, and the inner one's cost is not the outer one's.
+
+    ``memory``: whether that is traced; from the beginning, or ``later``, from ``trace()`` on.
+    """
 
     memory: bool = False
+    later: bool = False
     parties: dict[str, _Party] = field(default_factory=lambda: {OUTSIDE: _Party()})
 
     def __post_init__(self) -> None:
         gc.collect()
-        if self.memory:
+        if self.memory and not self.later:
             tracemalloc.start()
         self._stack = [OUTSIDE]
         self._clock, self._bytes = time.process_time(), self._traced()[0]
+
+    def trace(self) -> None:
+        """Trace memory from here on, outside of any party's work."""
+        if self.memory and not tracemalloc.is_tracing():
+            tracemalloc.start()
 
     @contextmanager
     def working(self, party: str) -> Iterator[None]:
@@ -75,11 +84,10 @@ class Meter:
 
     def close(self) -> None:
         """Stop tracing."""
-        if self.memory:
-            tracemalloc.stop()
+        tracemalloc.stop()
 
     def _traced(self) -> tuple[int, int]:
-        return tracemalloc.get_traced_memory() if self.memory else (0, 0)
+        return tracemalloc.get_traced_memory()  # (0, 0) while nothing is traced
 
     def _switch(self) -> None:
         now, (current, peak) = time.process_time(), self._traced()
@@ -89,7 +97,7 @@ class Meter:
         party.held += current - self._bytes
 
     def _restart(self) -> None:
-        if self.memory:
+        if tracemalloc.is_tracing():
             tracemalloc.reset_peak()
         self._bytes, self._clock = self._traced()[0], time.process_time()
 
