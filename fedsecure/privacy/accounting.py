@@ -70,8 +70,11 @@ def quick_epsilon(history: Iterable[Spend], delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _bound(history: tuple[Spend, ...], delta: float) -> Bound:
-    best, parts = _quick(history, delta), folded(history)
-    if all(spend.q == 1 for spend in parts) or best.epsilon > MOST_PRV or delta < LEAST_PRV_DELTA:
+    best = _quick(history, delta)
+    if best.epsilon > MOST_PRV or delta < LEAST_PRV_DELTA:
+        return best
+    parts = folded(history)
+    if all(spend.q == 1 for spend in parts):
         return best
     from fedsecure.privacy.prv import prv_epsilon
 
@@ -82,7 +85,11 @@ def _bound(history: tuple[Spend, ...], delta: float) -> Bound:
 @lru_cache(maxsize=1024)
 def _quick(history: tuple[Spend, ...], delta: float) -> Bound:
     """The better of the formula with every sample taken as all records, and RDP."""
-    best, parts = Bound(exact_gaussian_epsilon(combined_mu(history), delta), "exact"), folded(history)
+    best = Bound(exact_gaussian_epsilon(combined_mu(history), delta), "exact")
+    whole = [spend for spend in history if _counts_whole(spend)]
+    if whole and exact_gaussian_epsilon(combined_mu(whole), delta) >= ABSURD:  # RDP's numbers could overflow
+        return best
+    parts = folded(history)
     if all(spend.q == 1 for spend in parts):
         return best
     from fedsecure.privacy.renyi import rdp_epsilon
@@ -93,7 +100,11 @@ def _quick(history: tuple[Spend, ...], delta: float) -> Bound:
 
 def folded(history: Sequence[Spend]) -> tuple[Spend, ...]:
     """The same history with all that counts as taken over all records as one release: its epsilon is the same, or
-    larger where a sample counts so."""
-    whole = [spend for spend in history if spend.q == 1 or spend.sigma < LEAST_SAMPLED_SIGMA]
-    sampled = [spend for spend in history if not (spend.q == 1 or spend.sigma < LEAST_SAMPLED_SIGMA)]
+    larger where a sample counts so. ``ValueError`` where ``combined_mu`` of that is infinite."""
+    whole = [spend for spend in history if _counts_whole(spend)]
+    sampled = [spend for spend in history if not _counts_whole(spend)]
     return (*sampled, *([Spend(1 / combined_mu(whole), 1.0, 1)] if whole else ()))
+
+
+def _counts_whole(spend: Spend) -> bool:
+    return spend.q == 1 or spend.sigma < LEAST_SAMPLED_SIGMA

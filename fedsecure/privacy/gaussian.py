@@ -11,9 +11,12 @@ __all__ = ["combined_mu", "exact_gaussian_epsilon", "gaussian_delta"]
 
 
 def combined_mu(history: Iterable[Spend]) -> float:
-    """mu of all these releases together, each taken over all records: sqrt(sum of steps / sigma^2). Samples cost less
-    than all records do, so for them it is an upper bound."""
-    return math.sqrt(math.fsum(spend.steps / spend.sigma / spend.sigma for spend in history))
+    """mu of all these releases together, each taken over all records: sqrt(sum of steps / sigma^2); infinite where that
+    is more than a float holds. Samples cost less than all records do, so for them it is an upper bound."""
+    try:
+        return math.sqrt(math.fsum(spend.steps / spend.sigma / spend.sigma for spend in history))
+    except OverflowError:
+        return math.inf
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

@@ -7,6 +7,7 @@ Beside it stands what one node's own share would have given: nothing that others
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,8 @@ class SharedHistory:
         for spend in spends:
             if found is not None and spend.q == 1.0:
                 self._shared.add(found)
-                self._local.append(Spend(found.local_sigma(spend.sigma), spend.q, spend.steps))
+                local = max(found.local_sigma(spend.sigma), sys.float_info.min)  # which has no bound either
+                self._local.append(Spend(local, spend.q, spend.steps))
             else:
                 self._local.append(spend)
 

@@ -34,6 +34,7 @@ def budget(
 ) -> None:
     """Show what each data set spent, for what, and what is left of its privacy budget."""
     if context.invoked_subcommand is not None:
+        _nothing_before(context)
         return
     from fedsecure_node.cli.budget_view import read_budget
     from fedsecure_node.settings import load_settings
@@ -64,6 +65,14 @@ def budget(
             say(line)
     if plot is not None:
         say(f"drawn: {plot}")
+
+
+def _nothing_before(context: typer.Context) -> None:
+    """Refuse an option between ``budget`` and its verb, which would not get it: that would work in another folder."""
+    sources = {each.opts[0]: context.get_parameter_source(each.name or "") for each in context.command.params}
+    options = [option for option, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if options:
+        context.fail(f"{options[0]} stands before '{context.invoked_subcommand}', which takes its options behind it")
 
 
 @app.command()

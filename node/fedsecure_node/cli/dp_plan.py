@@ -22,7 +22,7 @@ def dp_plan(
     target: Annotated[
         float | None,
         typer.Option(
-            "--epsilon", metavar="EPS", help="Show the sigma with which the whole plan would cost EPS.", min=0
+            "--epsilon", metavar="EPS", help="Show the sigma with which the whole plan would cost EPS.", min=0, max=1e6
         ),
     ] = None,
     folder: DirOption = Path(),

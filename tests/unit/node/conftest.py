@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ from fedsecure.plan import Plan
 from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure_node.assemble import open_log
+from fedsecure_node.cli.first_steps import init_node
 from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.records import Destination
 from fedsecure_node.log.releaselog import ReleaseLog
 from fedsecure_node.log.releases import fold
 from fedsecure_node.plans.institution import read_policy
-from fedsecure_node.settings import NodeSettings
+from fedsecure_node.settings import NodeSettings, load_settings
 from fedsecure_node.store.store import Store
 
 #: ``institutions`` lies here and is no test itself.
@@ -251,3 +252,32 @@ def institutions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     from institutions import Institutions
 
     return Institutions(tmp_path, capsys)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A node's folder as ``node init`` makes it, with a budget of 8 and an empty store."""
+    folder = tmp_path / "site"
+    init_node(folder, node="hospital-a", federation="heart-study", coordinator="localhost:1")
+    (folder / "policy.toml").write_text("format = 1\n[privacy]\nepsilon = 8.0\ndelta = 1e-5\n")
+    Store(folder / "store").close()
+    return folder
+
+
+@pytest.fixture
+def settings(site: Path) -> NodeSettings:
+    """Of ``site``."""
+    return load_settings(site)
+
+
+@pytest.fixture
+def store(settings: NodeSettings) -> Iterator[Store]:
+    """That of ``site``."""
+    with Store(settings.store) as opened:
+        yield opened
+
+
+@pytest.fixture
+def log(store: Store, settings: NodeSettings) -> ReleaseLog:
+    """That of ``site``."""
+    return open_log(store, settings)

@@ -16,7 +16,7 @@ from fedsecure.privacy.entries import ChargedFor
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.privacy.spend import Spend
 from fedsecure_node.assemble import open_log
-from fedsecure_node.cli.first_steps import check_node, init_node
+from fedsecure_node.cli.first_steps import check_node
 from fedsecure_node.cli.forgetting import forget_log
 from fedsecure_node.log.budget import catch_up, check_not_rolled_back, log_entry, restore_ledger
 from fedsecure_node.log.chain import CHARGED
@@ -30,27 +30,6 @@ TEN = Spend(10.0, 1.0, 4)
 
 def what(node="hospital-a", noise="csprng"):
     return ChargedFor("ab" * 32, "heart", 0, "update", 0, node, noise, "dp-sgd")
-
-
-@pytest.fixture
-def site(tmp_path):
-    """A node's folder with a policy and an empty store."""
-    folder = tmp_path / "site"
-    init_node(folder, node="hospital-a", federation="heart-study", coordinator="localhost:1")
-    (folder / "policy.toml").write_text("format = 1\n[privacy]\nepsilon = 8.0\ndelta = 1e-5\n")
-    Store(folder / "store").close()
-    return folder
-
-
-@pytest.fixture
-def settings(site):
-    return load_settings(site)
-
-
-@pytest.fixture
-def log(settings):
-    with Store(settings.store) as store:
-        yield open_log(store, settings)
 
 
 @pytest.fixture

@@ -13,39 +13,16 @@ from fedsecure.privacy.accounting import epsilon
 from fedsecure.privacy.entries import ChargedFor
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.privacy.spend import Spend
-from fedsecure_node.assemble import open_log
-from fedsecure_node.cli.first_steps import check_node, init_node
+from fedsecure_node.cli.first_steps import check_node
 from fedsecure_node.cli.forgetting import forget_log
 from fedsecure_node.log.budget import check_not_rolled_back, log_entry, restore_ledger
 from fedsecure_node.log.chain import LINKED
-from fedsecure_node.settings import load_settings
 from fedsecure_node.spending.purse import Purse
-from fedsecure_node.store.store import Store
 
 TEN = Spend(10.0, 1.0, 4)
 #: The first and last share no record; the one between shares one with each.
 FIRST, BRIDGE, LAST = (tuple(bytes(31) + bytes([n]) for n in range(at, at + 11)) for at in (0, 10, 20))
 APART = tuple(bytes(30) + b"\1" + bytes([n]) for n in range(5))
-
-
-@pytest.fixture
-def site(tmp_path):
-    folder = tmp_path / "site"
-    init_node(folder, node="hospital-a", federation="heart-study", coordinator="localhost:1")
-    (folder / "policy.toml").write_text("format = 1\n[privacy]\nepsilon = 8.0\ndelta = 1e-5\n")
-    Store(folder / "store").close()
-    return folder
-
-
-@pytest.fixture
-def settings(site):
-    return load_settings(site)
-
-
-@pytest.fixture
-def log(settings):
-    with Store(settings.store) as store:
-        yield open_log(store, settings)
 
 
 @pytest.fixture
