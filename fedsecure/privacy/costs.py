@@ -13,7 +13,7 @@ from fedsecure.plan.privacy import AnyPrivacySettings, DPSGDSettings, PrivacySet
 from fedsecure.privacy.accounting import epsilon, quick_epsilon
 from fedsecure.privacy.spend import Spend, merged
 
-__all__ = ["affordable_rounds", "count_spend", "plan_spends", "spends"]
+__all__ = ["affordable_rounds", "count_spend", "plan_spends", "spending_exchanges", "spends"]
 
 
 def count_spend(privacy: PrivacySettings) -> Spend:
@@ -32,7 +32,7 @@ def spends(plan: Plan, exchange: str, round_: int, records: int, counts: Sequenc
         return ()
     if exchange == "counts":  # the number of all records is public
         return ()
-    if exchange not in _exchanges(plan):
+    if exchange not in spending_exchanges(plan):
         raise ValueError(f"exchange {exchange!r}: {plan.method.name} has no such exchange that spends")
     costs = _every_round(plan, plan.privacy, exchange, records, counts)
     mixing = _mixing(plan, plan.privacy)
@@ -51,7 +51,7 @@ def plan_spends(
         return ()
     whole = [] if counted else [count_spend(privacy)]
     if total > 0:
-        for exchange in _exchanges(plan):
+        for exchange in spending_exchanges(plan):
             each = _every_round(plan, privacy, exchange, records, counts)
             whole += [Spend(spend.sigma, spend.q, spend.steps * total) for spend in each]
         if (mixing := _mixing(plan, privacy)) is not None:
@@ -89,7 +89,7 @@ def affordable_rounds(
     return search(least, most, epsilon)
 
 
-def _exchanges(plan: Plan) -> tuple[str, ...]:
+def spending_exchanges(plan: Plan) -> tuple[str, ...]:
     """Those of a round in which something is spent."""
     if isinstance(plan.method, FedAFSettings) and plan.method.sync == "two_phase":
         return ("statistics", "condensation")

@@ -36,6 +36,7 @@ from fedsecure_node.serving.models import Models
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.spending.affordable import CostOf
 from fedsecure_node.spending.answers import AnswerLabels
+from fedsecure_node.spending.begun import begun_runs_at
 from fedsecure_node.spending.desk import SpendingDesk
 from fedsecure_node.spending.purse import Purse
 from fedsecure_node.store.store import Store
@@ -66,7 +67,14 @@ def open_log(store: Store, settings: NodeSettings) -> ReleaseLog:
 def cost_of(settings: NodeSettings) -> CostOf:
     """What private plans cost this node's data set, for the verbs."""
     data = LocalData(settings.data, lambda lines: None)
-    return CostOf(settings.ledger, data, HeldOut(data, settings.holdout), check=partial(check_ledger, settings))
+    return CostOf(
+        settings.ledger,
+        data,
+        HeldOut(data, settings.holdout),
+        check=partial(check_ledger, settings),
+        begun=partial(begun_runs_at, settings),
+        node=settings.node,
+    )
 
 
 def check_ledger(settings: NodeSettings) -> None:

@@ -19,7 +19,7 @@ from fedsecure.privacy.calibration import sigma_for, with_sigma
 from fedsecure.privacy.costs import affordable_rounds, plan_spends
 from fedsecure.privacy.counting import taking_part_counts
 from fedsecure.privacy.shares import SharedHistory, mechanism_of, shared_noise_of
-from fedsecure.privacy.spend import Spend
+from fedsecure.privacy.spend import Spend, merged
 from fedsecure.text import counted
 from fedsecure_node.assemble import check_ledger
 from fedsecure_node.auditing.holdout import HeldOut
@@ -27,6 +27,7 @@ from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.plans.localdata import LocalData
 from fedsecure_node.settings import NodeSettings
 from fedsecure_node.spending.affordable import CostOf
+from fedsecure_node.spending.begun import begun_runs_at
 from fedsecure_node.spending.purse import limits_of
 from fedsecure_node.store.store import Store
 
@@ -41,8 +42,9 @@ MOST_SIGMA = 1e6
 @dataclass(frozen=True, slots=True)
 class Row:
     """What the plan costs with noise multiplier ``sigma``. ``epsilon``: of all its rounds; ``total``: with what was
-    spent before. ``rounds``: how many the cap would pay for, ``None`` without one. ``local``: of a plan whose noise a
-    cohort shares, what holds of ``epsilon`` if more nodes collude than it allows for."""
+    spent before, and what other runs that go on still spend. ``rounds``: how many the cap would pay for, ``None``
+    without one. ``local``: of a plan whose noise a cohort shares, what holds of ``epsilon`` if more nodes collude than
+    it allows for."""
 
     sigma: float
     epsilon: float
@@ -70,7 +72,8 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class DpTable:
     """Costs of a plan for ``records`` records at ``delta``. ``spent``: what the ledger holds of them; ``cap``: the
-    policy's, ``None`` where there is none. ``refused``: rules that the plan breaks."""
+    policy's, ``None`` where there is none. ``refused``: rules that the plan breaks. ``begun``: how many other runs go
+    on at this node; ``then``: as ``spent``, when they are over, which the totals and rounds of ``rows`` are with."""
 
     plan: Plan
     privacy: AnyPrivacySettings
@@ -80,6 +83,8 @@ class DpTable:
     cap: float | None
     rows: tuple[Row, ...]
     refused: tuple[str, ...]
+    begun: int
+    then: float
 
     def lines(self) -> list[str]:
         """For people."""
@@ -95,6 +100,7 @@ class DpTable:
             f"{plan.method.name} by {self.privacy.kind}, {counted(plan.rounds, 'round')}, {self.privacy.noise} noise",
             f"this node: {counted(self.records, 'record')}, delta {self.delta:.3g}",
             f"spent before: epsilon {_told(self.spent)}; {cap}",
+            *self._others(),
             *(
                 f"{mark} " + "   ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
                 for mark, line in zip(marks, table, strict=True)
@@ -102,6 +108,12 @@ class DpTable:
             "* the plan's own. Counting the classes, once a run, is in every row.",
             *(() if shared is None else (f"mixing weights: epsilon is so if {shared.words}.",)),
         ]
+
+    def _others(self) -> tuple[str, ...]:
+        if not self.begun:
+            return ()
+        runs = counted(self.begun, "run")
+        return (f"with the rest of {runs} begun here: epsilon {_told(self.then)}, which counts below",)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -117,6 +129,8 @@ class DpTable:
             "records": self.records,
             "delta": self.delta,
             "spent": _finite(self.spent),
+            "begun": self.begun,
+            "then": _finite(self.then),
             "cap": self.cap,
             "refused": list(self.refused),
             "trust": None if shared is None else shared.words,
@@ -155,11 +169,15 @@ def dp_table(settings: NodeSettings, plan_name: str, sigmas: Sequence[float], ta
     records = held_out.split(plan, rules).rest
     counts = taking_part_counts(tuple(int(n) for n in records.counts()), rules.class_floor(plan))
     delta, cap, refused = _limits(policy, plan, len(records))
-    history = CostOf(settings.ledger, data, held_out, check=partial(check_ledger, settings)).history(plan)
-    asked = {own, *(sigmas or (min(own * factor, MOST_SIGMA) for factor in AROUND))}
+    check, begun = partial(check_ledger, settings), partial(begun_runs_at, settings)
+    cost = CostOf(settings.ledger, data, held_out, check=check, begun=begun, node=settings.node)
+    history, others = cost.history(plan), cost.others(plan, rules, len(records))
+    expected = merged((*history, *(spend for other in others for spend in other)))
+    asked = {own, *(sigmas or (min(own * factor, MOST_SIGMA) or own for factor in AROUND))}
     shown = sorted(asked if target is None else asked | {_sigma_for(plan, len(records), counts, target, delta)})
-    rows = tuple(_row(with_sigma(plan, sigma), len(records), counts, history, cap, delta) for sigma in shown)
-    return DpTable(plan, plan.privacy, len(records), delta, epsilon(history, delta), cap, rows, refused)
+    rows = tuple(_row(with_sigma(plan, sigma), len(records), counts, expected, cap, delta) for sigma in shown)
+    spent, then = epsilon(history, delta), epsilon(expected, delta)
+    return DpTable(plan, plan.privacy, len(records), delta, spent, cap, rows, refused, len(others), then)
 
 
 def _plan(settings: NodeSettings, name: str) -> Plan:

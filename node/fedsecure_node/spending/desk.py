@@ -5,12 +5,13 @@ A run keeps to the data set that it counted: its counts, its local state and its
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsecure.data.dataset import Dataset
-from fedsecure.errors import DataError, PolicyError
+from fedsecure.errors import DataError, PolicyError, PrivacyBudgetExceeded
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
 from fedsecure.privacy.counting import counted_once, taking_part_counts
@@ -21,6 +22,7 @@ from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.plans.localdata import IdentifiedData, taking_part
 from fedsecure_node.progress import Reporter
 from fedsecure_node.spending.affordable import CostOf, whole_cost
+from fedsecure_node.spending.begun import begun_runs
 from fedsecure_node.spending.part import Part, plain_part
 from fedsecure_node.spending.purse import COUNTING, Purse, limits_of
 from fedsecure_node.store.countbook import Counted
@@ -43,7 +45,8 @@ class SpendingDesk:
         self._reporter = reporter
         self._data = data
         self._held_out = held_out or HeldOut(data)
-        self._cost = CostOf(purse.path, data, self._held_out)
+        begun = partial(begun_runs, store)
+        self._cost = CostOf(purse.path, data, self._held_out, begun=begun, node=purse.node)
 
     def broken(self, plan: Plan, policy: Policy) -> tuple[str, ...]:
         """The rules on spending that a plan would break if it began now, in words; none for a run that has begun: what
@@ -140,10 +143,19 @@ class SpendingDesk:
         )
 
     def label(self, plan: Plan, part: Part, policy: Policy) -> Guarantee:
-        """What may be said of a release that was made from ``part``."""
+        """What may be said of a release that was made from ``part``. Raises ``PrivacyBudgetExceeded`` when all that
+        was spent is past the cap as it is now: one that was lowered after the charge stops what has not left yet."""
         if plan.privacy is None:
             return NONE
-        return self._purse.label(part.data_set, plan, limits_of(policy, part.records).delta)
+        limits = limits_of(policy, part.records)
+        spent = self._purse.spent(part.data_set, limits.delta)
+        if not spent <= limits.cap:
+            raise PrivacyBudgetExceeded(
+                f"plan {plan.name}: privacy.epsilon: its data set has spent epsilon {spent:.4g} at delta"
+                f" {limits.delta:.3g}, past the cap of {limits.cap:g} that the policy sets now, so nothing more leaves",
+                hint="see what was spent: fedsecure node budget; a spend never comes back",
+            )
+        return self._purse.label(part.data_set, plan, limits.delta)
 
     def note_unprotected(self, plan: Plan, key: ExchangeKey) -> None:
         """A release of a plan without [privacy] is about to be logged: the ledger, if there is one, has to know."""

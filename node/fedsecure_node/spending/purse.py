@@ -67,7 +67,7 @@ class Purse:
     def __init__(self, path: Path, log: ReleaseLog, *, node_id: str) -> None:
         self.path = path
         self._log = log
-        self._node = node_id
+        self.node = node_id
         self._open = ExitStack()
         self._ledger: Ledger | None = None
         self._held: set[str] = set()
@@ -89,7 +89,7 @@ class Purse:
         """Write to the log what a crash kept from it; raise ``PrivacyBudgetExceeded`` when the ledger is older than the
         log, was changed by hand, or is gone."""
         if self.is_there or self._log.charges():
-            catch_up(self.ledger(), self._log, self._node)
+            catch_up(self.ledger(), self._log, self.node)
             self._check_links()
 
     def _check_links(self) -> None:
@@ -114,7 +114,7 @@ class Purse:
     def _note_earlier(self, data_set: str) -> None:
         """Before this node's first entry: note the runs that released something when there was no ledger to tell. Of
         which records, nobody knows; these are taken to be among them."""
-        if any(entry.what.node == self._node for entry in self.ledger().entries()):
+        if any(entry.what.node == self.node for entry in self.ledger().entries()):
             return
         left = [release for release in self._log.releases().values() if release.state not in NEVER_SENT]
         last = {release.key.plan: release for release in left}
@@ -135,6 +135,10 @@ class Purse:
         entry = self.ledger().charge(data_set, costs, cap=limits.cap, delta=limits.delta, what=what, epsilon=epsilon)
         log_entry(self._log, entry)
         return entry
+
+    def spent(self, data_set: str, delta: float) -> float:
+        """Epsilon of all that counts for ``data_set`` now."""
+        return epsilon(self.ledger().history(data_set), delta)
 
     def label(self, data_set: str, plan: Plan, delta: float) -> Guarantee:
         """What may be said now of a release that ``data_set`` paid for, with all that it paid before."""
@@ -165,7 +169,7 @@ class Purse:
             round=key.round,
             exchange=key.exchange,
             attempt=key.attempt,
-            node=self._node,
+            node=self.node,
             noise="none" if privacy is None else privacy.noise,
             mechanism=mechanism,
         )

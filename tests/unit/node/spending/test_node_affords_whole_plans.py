@@ -42,8 +42,8 @@ def test_what_was_spent_before_counts(site, plan_of):
     policy = site.policy(epsilon=2.0)
     first = site.join(plan_of(name="first"))
     part = site.desk.part(first, first.digest(), policy)
-    before = rounds_said(site.desk.broken(plan_of(rounds=2000), policy)[0])
-    for round_ in range(20):
+    before = rounds_said(site.desk.broken(plan_of(rounds=2000), policy)[0])  # 10 rounds of the first are to come
+    for round_ in range(30):
         site.desk.pay(first, site.key(first, round_), part, policy)
     words = site.desk.broken(plan_of(rounds=2000), policy)[0]
     assert "epsilon from 0 to" not in words
