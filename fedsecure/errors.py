@@ -146,7 +146,11 @@ class NodeUnreachable(FedSecureError):
 EXIT_CODES: dict[int, tuple[str, str]] = {
     0: ("", "done"),
     1: ("", "a crash: a fault of ours, please report it"),
-    2: ("", "the command line itself is wrong"),
+    2: ("", "the command line itself is wrong; of `audit`, a file or an option that is"),
+    10: ("", "`audit`: the verdict is LEAK"),
+    11: ("", "`audit`: the verdict is INCONCLUSIVE"),
+    12: ("", "`audit`: the verdict is INVALID"),
+    13: ("", "`audit`: the verdict is CONTRADICTS-ACCOUNTING"),
     **{
         cls.exit_code: (cls.__name__, (cls.__doc__ or "").split("\n")[0].rstrip("."))
         for cls in (

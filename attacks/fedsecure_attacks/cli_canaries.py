@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, note, say
+from fedsecure.commands.output import JsonOption, say
 from fedsecure.errors import ConfigError, DataError
 from fedsecure_attacks.cli_exits import AllowOption, conclude, tell_verdict, usage
 from fedsecure_attacks.cli_options import OutOption
+from fedsecure_attacks.cli_places import require_places
+from fedsecure_attacks.cli_progress import Steps
 
 if TYPE_CHECKING:
     from fedsecure_attacks.canaries.results import CanaryAudit
 
 __all__ = ["canaries"]
+
+#: Fewer canaries show nothing (``canaries.directions``).
+LEAST = 40
 
 
 def canaries(
@@ -23,7 +28,7 @@ def canaries(
     node: Annotated[str | None, typer.Option(help="Whose records canaries stand among; else the smallest's.")] = None,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of the plan that are run.")] = 1,
     count: Annotated[
-        int, typer.Option("--canaries", min=1, max=100_000, help="At most so many canaries, half of them in.")
+        int, typer.Option("--canaries", min=LEAST, max=100_000, help="At most so many canaries, half of them in.")
     ] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the canaries; the noise has none.")] = 0,
     out: OutOption = None,
@@ -35,17 +40,16 @@ def canaries(
     One run. Exit code: 0 nothing contradicts what was accounted, 13 something does, 11 too few canaries, 12 invalid
     (a mask that does not cancel, canaries that do not arrive), 2 a plan that is missing or has no DP-SGD.
     """
-    from fedsecure.files import require_place
+    from fedsecure.methods import build_method
     from fedsecure_attacks.canaries.audit import CanaryProfile, audit_canaries
     from fedsecure_attacks.canaries.results import canaries_report
     from fedsecure_attacks.planned import load_run
-    from fedsecure_attacks.report.folder import write_report
+    from fedsecure_attacks.report.folder import NAMES, write_report
 
-    progress = (lambda what: None) if as_json else (lambda what: note(f"{what} …"))
     try:
-        if out is not None:
-            require_place(out, error=ConfigError)
+        require_places({"PLAN": plan}, out=out, names=NAMES)
         loaded, dealt = load_run(plan)
+        progress = Steps(min(rounds, loaded.rounds) * len(build_method(loaded).exchanges), quiet=as_json)
         audit = audit_canaries(loaded, dealt.train, CanaryProfile(node, rounds, count, seed), progress)
         report = canaries_report(audit)
         written = [] if out is None else write_report(report, out)

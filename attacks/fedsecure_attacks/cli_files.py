@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, note, say
+from fedsecure.commands.output import JsonOption, say
+from fedsecure.commands.places import path
 from fedsecure.errors import AuditError, ConfigError, DataError
 from fedsecure_attacks.cli_exits import AllowOption, conclude, tell_verdict, usage
 from fedsecure_attacks.cli_options import MaxAucOption, MaxTprOption, OutOption
+from fedsecure_attacks.cli_places import require_places
+from fedsecure_attacks.cli_progress import Steps
 
 if TYPE_CHECKING:
     from fedsecure_attacks.evidence import Shown
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     Parts = tuple[Labelled, ...]
 
 __all__ = ["files", "show_audit"]
+
+#: Steps that an audit tells of: copies, the embedding, nine attacks, the evidence.
+STEPS = 12
 
 
 def files(
@@ -46,7 +52,12 @@ def files(
         bool, typer.Option("--with-private-images", help="Pictures of people in the report; in --out alone.")
     ] = False,
     scores: Annotated[
-        Path | None, typer.Option(help="Every record's scores (.npz): membership data, keep them.", readable=False)
+        Path | None,
+        typer.Option(
+            help="Every record's scores (.npz), made or replaced: membership data, keep them.",
+            parser=path,
+            metavar="<path>",
+        ),
     ] = None,
     allow: AllowOption = None,
     as_json: JsonOption = False,
@@ -62,6 +73,7 @@ def files(
     asked = _Asked(members, nonmembers, released, reference, out, with_record_ids, with_private_images, scores)
     try:
         profile = Profile(seed=seed, thresholds=Thresholds(tpr=max_tpr, auc=max_auc, n_min=min_class))
+        _require_places(asked)
         shown = _shown(asked)
         audit, pools = _audited(asked, profile, shown, quiet=as_json)
         report = files_report(audit)
@@ -85,9 +97,21 @@ class _Asked:
     scores: Path | None
 
 
+def _require_places(asked: _Asked) -> None:
+    """Raises ``ConfigError`` for a place that cannot be written, or holds what must not be replaced."""
+    from fedsecure_attacks.evidence.identities import SALT, TABLE
+    from fedsecure_attacks.report.folder import NAMES
+
+    inputs = {
+        "--members": asked.members, "--nonmembers": asked.nonmembers, "--released": asked.released,
+        "--reference": asked.reference,
+    }  # fmt: skip
+    names = (*NAMES, SALT, TABLE) if asked.ids else NAMES
+    require_places(inputs, out=asked.out, names=names, files={"--scores": asked.scores})
+
+
 def _shown(asked: _Asked) -> Shown:
     """Raises ``ConfigError`` for people in a report that has no folder, ``DataError`` for a damaged salt."""
-    from fedsecure.files import require_place
     from fedsecure_attacks.evidence import Shown
     from fedsecure_attacks.evidence.identities import read_or_draw
 
@@ -96,7 +120,6 @@ def _shown(asked: _Asked) -> Shown:
             if wanted:
                 raise ConfigError(f"{name}: needs --out", hint="name a folder for the report")
         return Shown()
-    require_place(asked.out, error=ConfigError)
     return Shown(read_or_draw(asked.out) if asked.ids else None, pictures=True, private=asked.private)
 
 
@@ -112,13 +135,13 @@ def _audited(asked: _Asked, profile: Profile, shown: Shown, *, quiet: bool) -> t
         others = None if asked.reference is None else load_labelled(asked.reference, "reference")
     except AuditError as error:  # a value that is not finite: the audit is invalid, and says so as a verdict
         return FilesAudit(Verdict(Word.INVALID, str(error)), profile, {}), ()
-    progress = (lambda what: None) if quiet else (lambda what: note(f"{what} …"))
+    progress = Steps(STEPS, quiet=quiet)
     return audit_files(given[0], given[1], given[2], others, profile, progress, shown=shown), given[:2]
 
 
 def _written(asked: _Asked, report: dict[str, object], audit: FilesAudit, pools: Parts, shown: Shown) -> list[Path]:
     """What was asked for, on the disk."""
-    from fedsecure_attacks.evidence.identities import write_ids
+    from fedsecure_attacks.evidence.identities import SALT, write_ids
     from fedsecure_attacks.evidence.saving import write_scores
     from fedsecure_attacks.report.folder import write_report
 
@@ -130,7 +153,7 @@ def _written(asked: _Asked, report: dict[str, object], audit: FilesAudit, pools:
         write_scores(asked.scores, scored.candidates, scored.inside, scored.scores, pools)
         written.append(asked.scores)
     if shown.salt is not None and asked.out is not None:
-        written.append(write_ids(asked.out, shown.salt, report, pools))
+        written += [write_ids(asked.out, shown.salt, report, pools), asked.out / SALT]
     return written
 
 

@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 
 from fedsecure.commands.output import JsonOption, emit_json
+from fedsecure.commands.places import path
 from fedsecure.errors import AuditError, ConfigError, DataError
 from fedsecure_attacks.cli_exits import AllowOption, conclude, usage
+from fedsecure_attacks.cli_options import OutOption
+from fedsecure_attacks.cli_places import require_places
 from fedsecure_attacks.cli_sweep import SweepOptions, with_sweep_options
 
 __all__ = ["mechanism", "plan"]
@@ -22,7 +25,9 @@ class _Backend(StrEnum):
     RAY = "ray"
 
 
-CacheOption = Annotated[Path | None, typer.Option(help="Folder of shadows and cells (default: in --out).")]
+CacheOption = Annotated[
+    Path | None, typer.Option(help="Folder of shadows and cells (default: in --out).", parser=path, metavar="<path>")
+]
 JobsOption = Annotated[int, typer.Option(min=0, max=1024, help="Processes; 0 takes all processors.")]
 
 
@@ -35,7 +40,7 @@ def mechanism(
     jobs: JobsOption = 0,
     backend: Annotated[_Backend, typer.Option(help="Where shadows are made.")] = _Backend.LOCAL,
     cache: CacheOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.json and report.html.")] = None,
+    out: OutOption = None,
     allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,10 +52,11 @@ def mechanism(
     from fedsecure_attacks.mechanism.cli_terminal import print_report, watching
     from fedsecure_attacks.mechanism.command import cache_folder, measure
     from fedsecure_attacks.mechanism.running import check_backend, cores
-    from fedsecure_attacks.report.folder import write_report
+    from fedsecure_attacks.report.folder import NAMES, write_report
 
     try:
         check_backend(backend.value)
+        require_places(options.inputs(), out=out, names=NAMES, cache=cache)
         with cache_folder(cache, out) as folder, watching(quiet=as_json) as watch:
             report, cells = measure(
                 asked, folder, jobs=jobs or cores(), backend=backend.value, active=active, watch=watch

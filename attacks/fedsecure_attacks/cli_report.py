@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from fedsecure.commands.output import fail_with, say
+from fedsecure.commands.output import say
+from fedsecure.commands.places import path
 from fedsecure.errors import ConfigError, DataError
-from fedsecure.files import shown
-from fedsecure_attacks.cli_exits import USAGE, usage
+from fedsecure_attacks.cli_exits import usage
+from fedsecure_attacks.cli_places import require_file_place
 
 __all__ = ["report"]
 
@@ -19,7 +20,12 @@ __all__ = ["report"]
 def report(
     report_json: Annotated[Path, typer.Argument(metavar="REPORT.json", help="A report of any audit.", readable=False)],
     out: Annotated[
-        Path | None, typer.Option(help="The page; by default beside the report, ending in .html.", readable=False)
+        Path | None,
+        typer.Option(
+            help="The page, which is made or replaced; by default beside the report, ending in .html.",
+            parser=path,
+            metavar="<path>",
+        ),
     ] = None,
     dated: Annotated[bool, typer.Option("--dated", help="Put today's date (UTC) on the page.")] = False,
 ) -> None:
@@ -31,10 +37,8 @@ def report(
     from fedsecure_attacks.report.validate import read_report
 
     place = report_json.with_suffix(".html") if out is None else out
-    if place == report_json:
-        said = f"{shown(place)}: is the report itself"
-        raise typer.Exit(fail_with("ConfigError", said, "name another file with --out", USAGE))
     try:
+        require_file_place("--out", place, {"REPORT.json": report_json})
         found = read_report(report_json)
         write_html(found, place, date=datetime.now(UTC).date().isoformat() if dated else "", error=ConfigError)
     except (ConfigError, DataError) as error:

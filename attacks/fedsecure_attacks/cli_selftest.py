@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, note, say
+from fedsecure.commands.output import JsonOption, say
+from fedsecure_attacks.cli_progress import Steps
 
 __all__ = ["selftest"]
 
@@ -19,10 +20,11 @@ def selftest(
 
     Exit code: 0 all answers are as they must be, 12 one is not. Under a minute; it says nothing of any data.
     """
+    from fedsecure_attacks.selftest.run import PARTS
     from fedsecure_attacks.selftest.run import selftest as tried
     from fedsecure_attacks.strictjson import dump
 
-    result = tried(seed, (lambda what: None) if as_json else (lambda what: note(f"{what} …")))
+    result = tried(seed, Steps(PARTS, quiet=as_json))
     if as_json:
         typer.echo(dump(result.report()), nl=False)
     else:

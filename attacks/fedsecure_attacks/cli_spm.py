@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsecure.commands.output import JsonOption, note, say
+from fedsecure.commands.output import JsonOption, say
+from fedsecure.commands.places import path
 from fedsecure.errors import AuditError, ConfigError, DataError, RunAborted
 from fedsecure_attacks.cli_exits import AllowOption, conclude, tell_verdict, usage
 from fedsecure_attacks.cli_options import MaxAucOption, MaxTprOption, OutOption
+from fedsecure_attacks.cli_places import require_places
+from fedsecure_attacks.cli_progress import Parts
 
 if TYPE_CHECKING:
     from fedsecure_attacks.spm.audit import SpmAudit
@@ -26,7 +29,9 @@ def spm(
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Of the halves and all else that the audit draws.")
     ] = 0,
-    cache: Annotated[Path | None, typer.Option(help="Folder in which runs are kept.", readable=False)] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder in which runs are kept.", parser=path, metavar="<path>")
+    ] = None,
     max_tpr: MaxTprOption = 0.02,
     max_auc: MaxAucOption = 0.55,
     out: OutOption = None,
@@ -38,21 +43,16 @@ def spm(
     For FedSPM, FedDRM and FedAvg. Exit code: 0 no leak detected, 10 leak, 11 inconclusive, 12 invalid, 2 a plan that is
     missing or wrong.
     """
-    from fedsecure.files import require_place
     from fedsecure_attacks.planned import load_run
-    from fedsecure_attacks.report.folder import write_report
+    from fedsecure_attacks.report.folder import NAMES, write_report
     from fedsecure_attacks.spm.audit import SpmProfile, audit_spm
     from fedsecure_attacks.spm.results import spm_report
     from fedsecure_attacks.verdict import Thresholds
 
-    def progress(what: str, done: int, of: int) -> None:
-        if not as_json:
-            note(f"{what} {done} of {of}")
-
+    progress = Parts(quiet=as_json)
     profile = SpmProfile(node, halves, observed, seed, Thresholds(tpr=max_tpr, auc=max_auc))
     try:
-        if out is not None:
-            require_place(out, error=ConfigError)
+        require_places({"PLAN": plan}, out=out, names=NAMES, cache=cache)
         loaded, dealt = load_run(plan)
         audit = audit_spm(loaded, dealt, profile, cache, progress)
         report = spm_report(audit)

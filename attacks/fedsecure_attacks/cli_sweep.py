@@ -70,6 +70,10 @@ class SweepOptions:
         except ConfigError as error:
             raise usage(error) from None
 
+    def inputs(self) -> dict[str, Path | None]:
+        """The files that are read, by what they are called."""
+        return {"SWEEP": self.sweep, "--pool": self.pool, "--population": self.population, "--test": self.test}
+
     def _files(self) -> dict[str, str]:
         named = (("pool", self.pool), ("population", self.population), ("test", self.test))
         files = {name: str(path) for name, path in named if path}

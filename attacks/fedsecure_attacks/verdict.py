@@ -23,6 +23,8 @@ TAIL_ALPHA = 1e-3
 #: A rate speaks when its exact p, adjusted in the same way, is below this; areas have as much of the error. So no more
 #: than one audit in twenty calls a leak where there is none.
 RATE_ALPHA = 0.024
+#: Of a sweep: the error of the primary attack over all cells, and that of all others together.
+CELL_ALPHA = 0.025
 #: An interval that lies below one half at this confidence means that a score was read the wrong way round.
 DIRECTION_CONFIDENCE = 0.9999
 

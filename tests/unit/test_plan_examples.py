@@ -25,3 +25,15 @@ def test_every_example_is_right(tmp_path: Path, name: str) -> None:
 
 def test_one_example_is_masked() -> None:
     assert any(name.endswith("-masked") for name in EXAMPLES)
+
+
+def test_one_example_is_private_and_can_be_asked_for_its_canaries(tmp_path: Path) -> None:
+    from fedsecure_attacks.canaries.audit import CanaryProfile, audit_canaries
+    from fedsecure_attacks.planned import load_run
+    from fedsecure_attacks.verdict import Word
+
+    path = tmp_path / "plan.toml"
+    path.write_text(read_example("digits-fedavg-dp"))
+    plan, dealt = load_run(path)
+    found = audit_canaries(plan, dealt.train, CanaryProfile(canaries=300))
+    assert found.verdict.word is Word.NO_LEAK_DETECTED, found.verdict

@@ -19,7 +19,7 @@ from fedsecure.privacy.costs import plan_spends
 from fedsecure.randomness import derive_seed
 from fedsecure_attacks.canaries import words
 from fedsecure_attacks.canaries.reading import VIEWS, Reading, fitted_epsilon, read
-from fedsecure_attacks.canaries.results import CanaryAudit, ViewResult
+from fedsecure_attacks.canaries.results import SURE, CanaryAudit, ViewResult
 from fedsecure_attacks.canaries.running import Ran, run_rounds
 from fedsecure_attacks.statistics.intervals import Interval
 from fedsecure_attacks.statistics.scores import Scores
@@ -31,8 +31,6 @@ __all__ = ["CanaryProfile", "audit_canaries"]
 CONFIDENCE = 0.95
 #: Beside 1 / (10 n), where bounds are compared with what was accounted: larger ones tell more.
 DELTAS = (1e-3, 1e-2, 0.05, 0.1, 0.2, 0.3)
-#: A measured noise or clip is called wrong at this confidence, and controls fail so rarely.
-SURE = 0.9999
 #: Where outputs are cut, in parts of what a canary adds.
 THRESHOLDS = (0.5, 1.0, 1.5)
 
@@ -115,6 +113,7 @@ def _judged(plan: Plan, settings: DPSGDSettings, ran: Ran, fixed: _Fixed) -> Can
             *(said for said in unseen if not doubts),
         ),
         shared_noise=None if shared is None else shared[0],
+        shared_noise_most=None if shared is None else shared[1],
     )
 
 

@@ -11,10 +11,14 @@ from fedsecure_attacks.statistics.intervals import Interval
 from fedsecure_attacks.statistics.tradeoff import Against
 from fedsecure_attacks.verdict import Control, Verdict
 
-__all__ = ["PRIMARY", "SLACK", "CanaryAudit", "ViewResult", "canaries_report"]
+__all__ = ["ERRORS", "PRIMARY", "SLACK", "SURE", "CanaryAudit", "ViewResult", "canaries_report"]
 
 #: Relative slack of what is compared with the clip norm, and of noise-free sums in single precision.
 SLACK = 1e-3
+#: Standard errors that a control allows.
+ERRORS = 5.0
+#: A measured noise or clip is called wrong at this confidence, and controls fail so rarely.
+SURE = 0.9999
 #: The view whose bound is told first: nothing but the node's own noise stands before it.
 PRIMARY = "node"
 
@@ -49,6 +53,7 @@ class CanaryAudit:
     controls: tuple[Control, ...] = ()
     notes: tuple[str, ...] = ()
     shared_noise: float | None = None
+    shared_noise_most: float | None = None
 
 
 def canaries_report(audit: CanaryAudit) -> dict[str, Any]:
@@ -86,6 +91,7 @@ def _epsilon(audit: CanaryAudit) -> dict[str, Any]:
         },
         "canaries": {name: _view(view) for name, view in by_name.items()},
         "shared_noise": audit.shared_noise,
+        "shared_noise_most": audit.shared_noise_most,
     }
 
 

@@ -6,14 +6,11 @@ import math
 
 from fedsecure.plan import Plan
 from fedsecure_attacks.canaries.reading import Reading
-from fedsecure_attacks.canaries.results import SLACK, ViewResult
+from fedsecure_attacks.canaries.results import ERRORS, SLACK, ViewResult
 from fedsecure_attacks.statistics.scores import Floats
 from fedsecure_attacks.verdict import Control
 
 __all__ = ["all_fits", "contradictions", "controls", "doubts", "notes"]
-
-#: Standard errors that a control allows.
-ERRORS = 5.0
 
 
 def controls(reading: Reading, view: ViewResult) -> list[Control]:

@@ -19,7 +19,7 @@ from fedsecure.errors import ConfigError, DataError
 from fedsecure.files import faults, make_folder, shown, write_durably
 from fedsecure_attacks.records import Labelled
 
-__all__ = ["SALT", "Salt", "read_or_draw", "rows_of", "write_ids"]
+__all__ = ["SALT", "TABLE", "Salt", "read_or_draw", "rows_of", "write_ids"]
 
 SALT, TABLE = "record-ids.salt", "record-ids.csv"
 BYTES = 32

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedsecure_attacks.gate.release import ReleaseAudit
 
-__all__ = ["show_release", "write_report"]
+__all__ = ["require_folder", "show_release", "write_report"]
 
 
 def show_release(made: ReleaseAudit) -> None:
@@ -14,6 +14,14 @@ def show_release(made: ReleaseAudit) -> None:
     from fedsecure_attacks.cli import show_audit
 
     show_audit(made.audit)
+
+
+def require_folder(folder: Path) -> None:
+    """Raise ``ConfigError`` unless a report can be written into ``folder``."""
+    from fedsecure_attacks.cli_places import require_places
+    from fedsecure_attacks.report.folder import NAMES
+
+    require_places({}, out=folder, names=NAMES)
 
 
 def write_report(made: ReleaseAudit, folder: Path) -> dict[str, Path]:

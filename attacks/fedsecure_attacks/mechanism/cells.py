@@ -44,12 +44,12 @@ class CellStore:
         """The result, or ``None`` where there is none, or none that is whole."""
         path = self._folder / f"{key}.json"
         try:
-            if path.stat().st_size > MOST_BYTES:
+            if not path.is_file() or path.stat().st_size > MOST_BYTES:
                 return None
             held = json.loads(path.read_text(encoding="utf-8"))
             text = _text(held["result"])
             return _unpack(held["result"], setting) if _digest(key, text) == held["sha256"] else None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return None
 
     def write(self, key: str, result: CellResult) -> None:

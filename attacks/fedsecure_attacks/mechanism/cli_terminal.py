@@ -8,20 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedsecure.commands.output import note, say
+from fedsecure_attacks.cli_progress import minutes
 from fedsecure_attacks.mechanism.costs import Clock
 from fedsecure_attacks.mechanism.planning import CHANCE
 from fedsecure_attacks.mechanism.scoring import PRIMARY
 from fedsecure_attacks.mechanism.sweep import Finished, Watch
 from fedsecure_attacks.statistics.roc import Rate
 
-__all__ = ["minutes", "print_plan", "print_report", "watching"]
-
-
-def minutes(seconds: float | None) -> str:
-    """``3 min``, ``20 s``; nothing where it is not known."""
-    if seconds is None:
-        return ""
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+__all__ = ["print_plan", "print_report", "watching"]
 
 
 class _Said(Watch):

@@ -11,12 +11,10 @@ from fedsecure_attacks.mechanism.scoring import PRIMARY
 from fedsecure_attacks.mechanism.sweep import Finished
 from fedsecure_attacks.statistics.multiplicity import holm
 from fedsecure_attacks.statistics.roc import Rate
-from fedsecure_attacks.verdict import TAIL_ALPHA, Control, Thresholds, Verdict, Word
+from fedsecure_attacks.verdict import CELL_ALPHA, TAIL_ALPHA, Control, Thresholds, Verdict, Word
 
 __all__ = ["Judged", "direction", "judge"]
 
-#: The error of the primary attack over all cells, and that of all others together.
-ALPHA = 0.025
 #: (cell, attack, what of it).
 Key = tuple[int, str, str]
 
@@ -105,12 +103,12 @@ def _cell(index: int, one: Finished, thresholds: Thresholds, adjusted: Mapping[K
 def _leak(
     index: int, name: str, attack: AttackOnMechanism, thresholds: Thresholds, adjusted: Mapping[Key, float]
 ) -> str | None:
-    if adjusted[index, name, "rate"] < ALPHA and isinstance(attack.tpr, Rate) and attack.tpr_interval is not None:
+    if adjusted[index, name, "rate"] < CELL_ALPHA and isinstance(attack.tpr, Rate) and attack.tpr_interval is not None:
         return (
             f"{name}: {attack.tpr.count} of {attack.tpr.of} members are told at a false-positive rate of "
             f"{thresholds.fpr:g}, a share of {attack.tpr.value:.3f} (accepted: {thresholds.tpr:g})"
         )
-    if adjusted[index, name, "area"] < ALPHA and attack.interval is not None:
+    if adjusted[index, name, "area"] < CELL_ALPHA and attack.interval is not None:
         return (
             f"{name}: area under the curve {attack.auc:.3f}, {attack.interval.low:.3f} to {attack.interval.high:.3f} "
             f"over {attack.clusters} condensations of classes (accepted: {thresholds.auc:g})"

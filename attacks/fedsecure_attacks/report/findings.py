@@ -4,13 +4,13 @@ the audit gives as its reason."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedsecure_attacks.report.figure import Report, rate_key, short
-from fedsecure_attacks.verdict import RATE_ALPHA, TAIL_ALPHA
+from fedsecure_attacks.verdict import RATE_ALPHA, TAIL_ALPHA, Thresholds
 
-__all__ = ["Finding", "findings", "gloss", "one_in", "per_hundred", "thousands"]
+__all__ = ["Finding", "accepted", "findings", "gloss", "one_in", "per_hundred", "thousands"]
 
 #: Attacks that look for people who were released as they are, for averages, for means, and for over-fitting.
 KINDS = {
@@ -31,6 +31,8 @@ _ASKS = {
     "combined": "all attacks together",
     "exact": "the averages themselves, released as they are",
 }
+
+_DEFAULTS = {key: value for key, value in asdict(Thresholds()).items() if key in {"tpr", "auc", "fpr", "twins"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +116,16 @@ def _tail(name: str, attack: Mapping[str, Any], report: Report) -> Finding | Non
     )
 
 
-def _thresholds(report: Report) -> Mapping[str, float]:
-    given = report["plan"].get("thresholds", {})
-    return {"tpr": given.get("tpr", 0.02), "auc": given.get("auc", 0.55), "fpr": given.get("fpr", 0.01)}
+def accepted(report: Report) -> Mapping[str, float]:
+    """What the plan accepts: ``tpr``, ``auc``, ``fpr`` and ``twins``, or what audits accept by default."""
+    return {**_DEFAULTS, **{k: v for k, v in report["plan"].get("thresholds", {}).items() if k in _DEFAULTS}}
 
 
 def _rate(name: str, attack: Mapping[str, Any], report: Report) -> Finding | None:
-    accepted = _thresholds(report)
-    key = rate_key(attack, accepted["fpr"])
+    limits = accepted(report)
+    key = rate_key(attack, limits["fpr"])
     interval = attack.get(f"{key}_interval")
-    if key is None or attack[key] is None or not interval or interval["low"] <= accepted["tpr"]:
+    if key is None or attack[key] is None or not interval or interval["low"] <= limits["tpr"]:
         return None
     p = attack.get(f"{key}_p_adjusted")
     if attack.get("judged_by_rates") is False or (p is not None and p >= RATE_ALPHA):
@@ -134,20 +136,20 @@ def _rate(name: str, attack: Mapping[str, Any], report: Report) -> Finding | Non
     return Finding(
         KINDS.get(name, "mean"),
         f"The attack {gloss(name)} picks out {who}{per_hundred(attack[key])} of 100, while it wrongly picks "
-        f"{per_hundred(accepted['fpr'])} of 100 others. Accepted beforehand: {per_hundred(accepted['tpr'])} of 100 "
+        f"{per_hundred(limits['fpr'])} of 100 others. Accepted beforehand: {per_hundred(limits['tpr'])} of 100 "
         "members.",
         f"With {sure} % confidence, at least {per_hundred(interval['low'])} of 100 members are picked out.",
     )
 
 
 def _area(name: str, attack: Mapping[str, Any], report: Report) -> Finding | None:
-    accepted = _thresholds(report)["auc"]
+    limit = accepted(report)["auc"]
     interval = attack.get("auc_interval_joint") or attack.get("auc_interval")
-    if attack["auc"] is None or not interval or interval["low"] <= accepted or attack.get("judged_by_rates") is False:
+    if attack["auc"] is None or not interval or interval["low"] <= limit or attack.get("judged_by_rates") is False:
         return None
     return Finding(
         KINDS.get(name, "mean"),
         f"The attack {gloss(name)} puts a member ahead of somebody else in {per_hundred(attack['auc'])} of 100 pairs. "
-        f"Chance gives 50; accepted beforehand: {per_hundred(accepted)}.",
+        f"Chance gives 50; accepted beforehand: {per_hundred(limit)}.",
         f"With 95 % confidence over all attacks together, it is at least {per_hundred(interval['low'])} of 100 pairs.",
     )

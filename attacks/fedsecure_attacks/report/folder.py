@@ -3,6 +3,7 @@ files of their own, ``report-roc.svg`` and so on."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ from fedsecure_attacks.report.sweep import VIEWS
 from fedsecure_attacks.report.validate import check
 from fedsecure_attacks.strictjson import dump
 
-__all__ = ["write_report"]
+__all__ = ["NAMES", "write_report"]
 
 #: All pictures that a report may have.
 PICTURES = {name: f"report-{name}.svg" for name in ("roc", *VIEWS)}
+#: All files that a report may have.
+NAMES = ("report.json", "report.html", *PICTURES.values())
 
 
 def write_report(report: dict[str, Any], folder: Path) -> list[Path]:
     """The files that were written, mode 0600: JSON, page, figures. They replace those of an earlier report, and figures
     that this one does not have are removed; the folder is made where it is missing. Raises ``ConfigError`` when they
     cannot be written, ``DataError`` for what does not follow the schema; then none is."""
-    drawn = figures(check(report))
-    texts = {"report.json": dump(report), "report.html": html(report, drawn=drawn)}
+    text = dump(check(report))
+    report = json.loads(text)  # as whoever reads the file has it, in whose order the page is
+    drawn = figures(report)
+    texts = {"report.json": text, "report.html": html(report, drawn=drawn)}
     texts |= {PICTURES[figure.name]: figure.svg for figure in drawn}
     make_folder(folder, private=True, error=ConfigError)
     for name in set(PICTURES.values()) - set(texts):

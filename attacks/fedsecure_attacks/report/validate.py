@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +14,8 @@ from typing import Any, NoReturn
 from fedsecure.errors import DataError
 from fedsecure.files import faults as file_faults
 from fedsecure.files import shown
+from fedsecure_attacks.report.deduced import against_verdict
+from fedsecure_attacks.report.recounted import misfits
 from fedsecure_attacks.report.schema import faults, report_schema
 from fedsecure_attacks.verdict import Word
 
@@ -21,16 +25,19 @@ __all__ = ["MOST_BYTES", "check", "read_report"]
 MOST_BYTES = 64 << 20
 #: An integer of more digits is no count of anything.
 MOST_DIGITS = 20
+_EDITED = "it was changed after the audit, or is damaged: take the report that the audit wrote"
 
 
 def read_report(path: Path) -> dict[str, Any]:
     """The report in ``path``. Raises ``DataError`` of one line for what is no file, too large, not strict JSON (a NaN,
     an infinity, a key twice), or no report."""
-    with file_faults(path, "read", DataError), path.open("rb") as file:
+    hint = "give a report.json of an audit"
+    with file_faults(path, "read", DataError), open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise DataError(f"{shown(path)}: is not a regular file", hint=hint)
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise DataError(f"{shown(path)}: larger than {MOST_BYTES >> 20} MiB", hint="give a report.json of an audit")
-    hint = "give a report.json of an audit"
+        raise DataError(f"{shown(path)}: larger than {MOST_BYTES >> 20} MiB", hint=hint)
     try:
         report = json.loads(
             data.decode("utf-8"),
@@ -49,8 +56,8 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def check(report: Any, name: str = "report") -> dict[str, Any]:
-    """``report``, if it follows the schema and says one thing. Raises ``DataError`` naming the first key that does
-    not."""
+    """``report``, if it follows the schema and says one thing: its verdict is one that its figures allow, and these fit
+    each other. Raises ``DataError`` naming the first key that does not."""
     found = list(islice(faults(report, report_schema()), 2))
     if found:
         more = " (and more)" if len(found) > 1 else ""
@@ -58,15 +65,20 @@ def check(report: Any, name: str = "report") -> dict[str, Any]:
     assert isinstance(report, dict)
     if Word(report["verdict"]).exit_code != report["exit_code"]:
         raise DataError(f"{name}: verdict {report['verdict']} does not go with exit code {report['exit_code']}")
-    if report["verdict"] == Word.NO_LEAK_DETECTED.value and any(
-        not control["passed"] for control in report["controls"].values()
-    ):
-        raise DataError(f"{name}: says {report['verdict']} although a control was not passed")
+    for said in against_verdict(report):
+        raise DataError(f"{name}: says {report['verdict']}, but {said}", hint=_EDITED)
     for kind in ("roc", "theory"):
         for attack, curve in report.get(kind, {}).items():
             if len({len(points) for points in curve.values() if isinstance(points, list)}) != 1:
                 raise DataError(f"{name}: {kind}.{shown(attack)}: lists of different lengths")
+    for said in misfits(report):
+        raise DataError(f"{name}: figures do not fit each other: {said}", hint=_EDITED)
     return report
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a pipe that nobody writes to without waiting for one."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _refuse(text: str) -> NoReturn:

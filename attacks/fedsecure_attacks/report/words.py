@@ -37,9 +37,12 @@ _HEADLINES = {
     "INCONCLUSIVE": "This audit cannot answer the question: the evidence is too thin.",
     "INVALID": "This audit failed its own checks, so it answers nothing.",
 }
-_SELFTEST = {
-    "NO-LEAK-DETECTED": "The attacks of this installation find what is planted, and nothing where nothing is.",
-    "INVALID": "The attacks of this installation do not do what they must. Do not rely on them.",
+#: (mode, verdict) -> the headline where no person was asked about.
+_OTHER_HEADLINES = {
+    ("selftest", "NO-LEAK-DETECTED"): "The attacks of this installation find what is planted, and nothing where "
+    "nothing is.",
+    ("selftest", "INVALID"): "The attacks of this installation do not do what they must. Do not rely on them.",
+    ("canaries", "NO-LEAK-DETECTED"): "Nothing that was measured contradicts the protection that was accounted for.",
 }
 _QUESTION = (
     "Somebody holds {thing}, and also has one person's record: a picture, a row of a table. Can they find out whether "
@@ -98,8 +101,8 @@ def first_page(report: Report) -> FirstPage:
 
 
 def _headline(report: Report) -> str:
-    if report["mode"] == "selftest" and report["verdict"] in _SELFTEST:
-        return _SELFTEST[report["verdict"]]
+    if other := _OTHER_HEADLINES.get((report["mode"], report["verdict"])):
+        return other
     return _LEAKS[report["mode"]] if report["verdict"] == "LEAK" else _HEADLINES[report["verdict"]]
 
 
@@ -129,12 +132,24 @@ _VERDICTS = {
     "CONTRADICTS-ACCOUNTING": "An attack found more than is possible if the accounted differential privacy were really "
     "in place. Noise was left out or is too small, contributions are not limited as planned, or a mask did not cancel.",
 }
+#: (mode, verdict) -> the same where no person was asked about.
+_OTHER_VERDICTS = {
+    ("canaries", "NO-LEAK-DETECTED"): "Noise, limits of contributions and masks were found as they were accounted for, "
+    "as far as so many test contributions can tell. That does not prove the accounting.",
+    ("canaries", "INCONCLUSIVE"): "The test contributions were too few to be found under the noise, so nothing can be "
+    "said of it. This is no clearance: noise may be missing, and not show.",
+    ("selftest", "NO-LEAK-DETECTED"): "Every question with a known answer was answered as it must be. That says "
+    "nothing of any release: nobody's records were audited.",
+    ("selftest", "INVALID"): "A question with a known answer was answered wrongly, so no answer of this installation "
+    "can be relied on.",
+}
 
 
 def _found(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
     said = [finding.words for finding in known[:3]]
-    if report["verdict"] in _VERDICTS:
-        said = [_VERDICTS[report["verdict"]]]
+    words = _OTHER_VERDICTS.get((report["mode"], report["verdict"])) or _VERDICTS.get(report["verdict"])
+    if words is not None:
+        said = [words]
     elif not said:
         said = ["Members can be picked out, beyond what was accepted."]
     return (*said, *_sweep(report), *cheating.first_words(report), f"In the audit's own words: {report['reason']}")
@@ -192,7 +207,8 @@ def _sure(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
     verdict = report["verdict"]
     said = [next((f.sure for f in known if f.sure), "")] if verdict == "LEAK" else []
     if verdict == "NO-LEAK-DETECTED":
-        said = [f"As sure as so many people allow. {_capital(report['reason'])}."]
+        of = {"canaries": "canaries", "selftest": "questions"}.get(report["mode"], "people")
+        said = [f"As sure as so many {of} allow. {_capital(report['reason'])}."]
     elif verdict == "INCONCLUSIVE":
         said = ["Not sure in either direction; that is what this verdict means."]
     elif verdict == "CONTRADICTS-ACCOUNTING":
@@ -222,7 +238,7 @@ def _controls(report: Report) -> str:
         return f"{len(failed)} of {len(controls)} built-in checks failed: {', '.join(failed)}."
     return (
         f"All {len(controls)} built-in checks came out as they must (questions with a known answer, such as finding "
-        "people who were planted on purpose)."
+        f"{'canaries that' if report['mode'] == 'canaries' else 'people who'} were planted on purpose)."
     )
 
 

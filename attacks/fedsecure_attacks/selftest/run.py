@@ -81,16 +81,24 @@ class SelfTest:
         }
 
 
+#: How many parts it has, each of which is told to ``progress``.
+PARTS = 5
+
+
+def _parts() -> dict[str, Callable[[int], Iterator[Answer]]]:
+    return {
+        "planted leaks": _planted,
+        "condensed sets": _condensed,
+        "sets made from other people": _silent,
+        "verdicts": _verdicts,
+        "statistics": _statistics,
+    }
+
+
 def selftest(seed: int = 0, progress: Progress = lambda what: None) -> SelfTest:
     """Plant, attack, compare: under a minute. The same seed gives the same answers."""
     found: list[Answer] = []
-    for what, part in (
-        ("planted leaks", _planted),
-        ("condensed sets", _condensed),
-        ("sets made from other people", _silent),
-        ("verdicts", _verdicts),
-        ("statistics", _statistics),
-    ):
+    for what, part in _parts().items():
         progress(what)
         found += part(seed)
     return SelfTest(seed, tuple(found))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedsecure.commands.output import JsonOption, note, say
+from fedsecure.commands.places import path
 from fedsecure.errors import ConfigError
 from fedsecure_node.cli.options import DirOption
 
@@ -29,7 +30,8 @@ def release(
     ],
     folder: DirOption = Path(),
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", readable=False, help="Write report.json and report.html there.")
+        Path | None,
+        typer.Option(metavar="FOLDER", parser=path, help="Write report.json, report.html and figures there."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,8 +39,10 @@ def release(
 
     Everything stays on this machine. Exit code: 0 no leak detected, 10 leak, 11 inconclusive, 12 invalid.
     """
-    from fedsecure_attacks.gate import dump, show_release, write_report
+    from fedsecure_attacks.gate import dump, require_folder, show_release, write_report
 
+    if out is not None:
+        require_folder(out)
     item, made = audit_again(folder, release_id, quiet=as_json)
     written = {} if out is None else write_report(made, out)
     if as_json:

@@ -1,40 +1,63 @@
-"""Reports of every mode and verdict, small and made up, for tests of the page and of the schema."""
+"""Reports of every mode and the verdicts that it can end with, small and made up, for tests of the page and of the
+schema. Their figures fit each other and the verdict."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from fedsecure_attacks.report.deduced import VERDICTS
+from fedsecure_attacks.reporthead import plan_sha256
+from fedsecure_attacks.statistics.intervals import share_interval
+from fedsecure_attacks.statistics.multiplicity import holm
+from fedsecure_attacks.statistics.tail import rate_p, tail_p
+from fedsecure_attacks.strictjson import interval_json
 from fedsecure_attacks.verdict import Word
 
 MODES = ("files", "release", "mechanism", "spm", "canaries", "selftest")
+#: All (mode, verdict).
+ALL = [(mode, Word(word)) for mode in MODES for word in VERDICTS[mode]]
+#: mode -> the worst of them.
+WORST = {mode: Word(words[0]) for mode, words in VERDICTS.items()}
 HASH = "0123456789abcdef" * 4
 #: A grey picture of one pixel.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
 INTERVAL = {"low": 0.55, "high": 0.67, "confidence": 0.95, "method": "DeLong, logit"}
 
 
-def attack(area: float, *, count: int = 53, p: float = 0.2, rates: bool = True) -> dict[str, Any]:
+def attack(area: float, *, count: int, above: int = 1, rates: bool = True, people: int = 10_000) -> dict[str, Any]:
+    """``count`` of ``people`` members told at a false-positive rate of 0.01, ``above`` of them before all others."""
     low, high = max(0.0, area - 0.03), min(1.0, area + 0.03)
+    p = tail_p(above, people, people)
     return {
         "auc": area, "auc_interval": {**INTERVAL, "low": low, "high": high},
         "auc_interval_joint": {**INTERVAL, "low": low, "high": high},
-        "tpr_at_fpr_0.01": count / 1000, "tpr_at_fpr_0.01_count": count, "tpr_at_fpr_0.01_false": 10,
-        "tpr_at_fpr_0.01_interval": {**INTERVAL, "low": count / 1500, "high": count / 700},
-        "tpr_at_fpr_0.01_p": 1e-6, "tpr_at_fpr_0.01_p_adjusted": 1e-5, "tpr_at_fpr_0.01_precision": {"0.1": 0.37},
-        "tail_test_p": p, "tail_test_p_adjusted": p, "tail_test_count": 4, "members": 1000, "nonmembers": 1000,
+        "tpr_at_fpr_0.01": count / people, "tpr_at_fpr_0.01_count": count, "tpr_at_fpr_0.01_false": people // 100,
+        "tpr_at_fpr_0.01_interval": interval_json(share_interval(count, people)),
+        "tpr_at_fpr_0.01_p": rate_p(count, people, people, people // 100),
+        "tpr_at_fpr_0.01_precision": {"0.1": 0.37}, "tail_test_p": p, "tail_test_count": above, "members": people,
+        "nonmembers": people,
         "judged_by_rates": rates,
     }  # fmt: skip
+
+
+def adjusted(attacks: dict[str, Any], hidden: tuple[str, ...] = ()) -> dict[str, Any]:
+    """``attacks`` with the p of all together."""
+    seen = {name: one for name, one in attacks.items() if name not in hidden}
+    tails = holm({name: one["tail_test_p"] for name, one in seen.items()})
+    rates = holm({name: one["tpr_at_fpr_0.01_p"] for name, one in seen.items() if one["judged_by_rates"]})
+    more = {n: {"tail_test_p_adjusted": tails.get(n, 1.0), "tpr_at_fpr_0.01_p_adjusted": rates.get(n)} for n in attacks}
+    return {name: {**one, **more[name]} for name, one in attacks.items()}
 
 
 def base(mode: str, verdict: Word) -> dict[str, Any]:
     """The keys that every report has."""
     failed = verdict is Word.INVALID
+    plan = {"mode": mode, "seed": 0, "thresholds": {"tpr": 0.02, "auc": 0.55, "fpr": 0.01, "twins": 0.05}}
     return {
         "schema_version": 1, "version": "0.1.0", "mode": mode, "verdict": verdict.value,
         "reason": "mean-tracing: area under the curve 0.600, at least 0.551 (accepted: 0.55)",
         "exit_code": verdict.exit_code, "primary": "mean-tracing-quantile",
-        "plan": {"mode": mode, "seed": 0, "thresholds": {"tpr": 0.02, "auc": 0.55, "fpr": 0.01, "twins": 0.05}},
-        "plan_sha256": HASH, "inputs_sha256": {"members": HASH, "released": HASH},
+        "plan": plan, "plan_sha256": plan_sha256(plan), "inputs_sha256": {"members": HASH, "released": HASH},
         "counts": {"members": 1000, "members_compared": 1000, "nonmembers_compared": 1000}, "notes": ["a note"],
         "controls": {
             "planted": {"passed": True, "found": "10 planted members: 10 rank above every non-member"},
@@ -46,22 +69,23 @@ def base(mode: str, verdict: Word) -> dict[str, Any]:
 
 
 def with_attacks(report: dict[str, Any], *, leak: bool) -> dict[str, Any]:
-    area, count = (0.62, 53) if leak else (0.505, 11)
-    curve = {"fpr": [0.001, 0.01, 0.1, 1.0], "tpr": [0.0, count / 1000, 0.2, 1.0],
+    area, count = (0.62, 530) if leak else (0.505, 110)
+    hidden = tuple(report.get("hidden_by_masks", ()))
+    curve = {"fpr": [0.001, 0.01, 0.1, 1.0], "tpr": [0.0, count / 10_000, 0.2, 1.0],
              "low": [0.0, 0.01, 0.18, 0.99], "high": [0.01, 0.07, 0.23, 1.0]}  # fmt: skip
     return {
         **report,
-        "attacks": {
+        "attacks": adjusted({
             "mean-tracing-quantile": attack(area, count=count),
-            "copy-scan": attack(0.5, p=1e-9 if leak else 0.5, rates=False),
-        },
+            "copy-scan": attack(0.5, count=100, above=30 if leak else 1, rates=False),
+        }, hidden),
         "threat_model": "T1", "surface": "condensed images",
-        "people": {"exposed": count, "of": 1000, "confidence": 0.95, "low": 40, "high": 69, "by_chance": 10.0,
-                   "how": "attack mean-tracing-quantile; 10 of 1,000 others were wrongly picked, too"},
+        "people": {"exposed": count, "of": 10_000, "confidence": 0.95, "low": count - 20, "high": count + 20,
+                   "by_chance": 100.0, "how": "attack mean-tracing-quantile; 100 of 10,000 others are picked, too"},
         "roc": {"mean-tracing-quantile": curve, "copy-scan": curve},
         "theory": {"exact class means (theory, F5)": {"fpr": [0.001, 0.01, 1.0], "tpr": [0.01, 0.1, 1.0]}},
         "classes": [{"class": 0, "members": 996, "released": 10, "n_min": 10, "below_minimum": False},
-                    {"class": 1, "members": 4, "released": 10, "n_min": 10, "below_minimum": True}],
+                    {"class": 1, "members": 4, "released": 10, "n_min": 10, "below_minimum": True}][: 1 + leak],
         "worst": [{"record": None, "class": 1, "n": 4, "percentile": 99.9, "attacks": 2, "size": 12.0}],
         "gallery": [
             {"image": 3, "class": 1, "d_member": 0.0, "d_nonmember": 0.84, "member_id": None, "nonmember_id": None},
@@ -72,15 +96,18 @@ def with_attacks(report: dict[str, Any], *, leak: bool) -> dict[str, Any]:
 
 
 def swept(report: dict[str, Any]) -> dict[str, Any]:
+    word = report["verdict"]
+    most = (0.005, 0.0001) if word == Word.NO_LEAK_DETECTED.value else (0.02, 0.003)
     cells = [
         {
             "setting": {"ipc": ipc, "init": init, "sigma": sigma}, "curve": curve, "ipc": ipc, "init": init,
             "sigma": sigma, "rounds": 1, "residual": 2.0 / ipc + (0.1 if curve == "as deployed" else 0.3), "steps": 300,
-            "accuracy": 0.9 - 0.1 / ipc - 0.1 * sigma,
+            "accuracy": 0.9 - 0.1 / ipc - 0.1 * sigma, "verdict": word,
             "attacks": {"mean-tracing-quantile": {
-                "auc": 0.5 + (0.02 + 0.003 * ipc) / (1 + sigma), "low": 0.5, "high": 0.52 + 0.004 * ipc,
-                "clusters": 80, "tpr_at_fpr_0.01": 0.01 + 0.004 * ipc / (1 + sigma), "reason": None,
-                "low_tpr": 0.008, "high_tpr": 0.02 + 0.006 * ipc,
+                "auc": 0.5 + (most[0] + most[1] * ipc) / (1 + sigma), "low": 0.5,
+                "high": 0.5 + most[0] + 2 * most[1] * ipc,
+                "clusters": 80, "tpr_at_fpr_0.01": 0.01 + most[1] * ipc / (1 + sigma), "reason": None,
+                "low_tpr": 0.008, "high_tpr": 0.01 + 2 * most[1] * ipc,
             }},
         }
         for init in ("noise", "avg", "real") for sigma in (0.0, 1.0) for curve in ("as deployed", "matched residual")
@@ -131,14 +158,19 @@ def sample(mode: str, verdict: Word) -> dict[str, Any]:
         return report
     if mode == "canaries":
         lower = 9.1 if verdict is Word.CONTRADICTS_ACCOUNTING else 3.2
+        error = 0.4 if verdict is Word.INCONCLUSIVE else 0.05
         bound = {"lower": lower, "estimate": 4.0, "accounted": 8.0, "largest": 9.5, "confidence": 0.95, "delta": 1e-5}
-        views = {"node": {"noise": 1.02, "clip": 1.0, "arrived": 0.99, "bounds": [{"delta": 1e-5, "lower": 3.2}]}}
+        views = {"node": {
+            "noise": 1.02, "clip": 1.0, "arrived": 0.99, "arrived_error": error, "inside": 500, "out": 500,
+            "bounds": [{"delta": 1e-5, "lower": lower, "accounted": 8.0}],
+        }}  # fmt: skip
         report |= {"epsilon": {**bound, "method": "split half"}, "threat_model": "T5"}
         return {**report, "canaries": views, "shared_noise": 0.01}
+    if mode == "spm":
+        report["hidden_by_masks"] = ["copy-scan"]
     report = with_attacks(report, leak=verdict is Word.LEAK)
     if mode == "spm":
         report |= {
-            "hidden_by_masks": ["copy-scan"],
             "measured": {"effective_rank": 11.5, "areas_by_theory": {"sum": 0.6}},
         }
     return swept(report) if mode == "mechanism" else report

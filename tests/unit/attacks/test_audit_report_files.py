@@ -149,7 +149,9 @@ def test_out_writes_both_and_the_options_what_was_asked_for(files, tmp_path, cap
     assert run(["audit", "files", *files, *more]) == 0
     said = capsys.readouterr()
     assert "INCONCLUSIVE is allowed: exit code 0 instead of 11" in said.err
-    assert f"wrote {out / 'report.html'}" in said.out
+    assert all(f"wrote {path}\n" in said.out for path in [*out.iterdir(), tmp_path / "scores.npz"])
+    assert "step 12 of 12: evidence" in said.err
+    assert "left" in said.err
     report = json.loads((out / "report.json").read_text())
     jsonschema.Draft202012Validator(report_schema()).validate(report)
     assert report["exit_code"] == 11

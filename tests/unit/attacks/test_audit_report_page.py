@@ -13,16 +13,16 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from report_samples import MODES, sample
+from report_samples import ALL, MODES, WORST, sample
 
 from fedsecure_attacks.report import render
 from fedsecure_attacks.report.drawing import COLOURS, drawable
 from fedsecure_attacks.report.figure import Figure
 from fedsecure_attacks.report.figures import _lines, figures
 from fedsecure_attacks.report.render import html
+from fedsecure_attacks.reporthead import plan_sha256
 from fedsecure_attacks.verdict import Word
 
-ALL = [(mode, word) for mode in MODES for word in Word]
 VOID = {"meta", "img", "br", "hr", "link", "input", "col"}
 HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202egnp.exe\u0007{{7*7}}"
 
@@ -146,9 +146,10 @@ def test_the_word_is_in_no_template_and_in_no_sentence():
 def test_the_same_report_gives_the_same_bytes(pages, mode, monkeypatch):
     monkeypatch.setitem(matplotlib.rcParams, "lines.linewidth", 9)  # a user's own looks are not the report's
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
-    assert html(copy.deepcopy(sample(mode, Word.LEAK))) == pages[mode, Word.LEAK]
-    assert not re.search(r"20\d\d-\d\d-\d\d", Page(pages[mode, Word.LEAK]).text())
-    assert "2026-11-30" in html(sample(mode, Word.LEAK), date="2026-11-30")
+    word = WORST[mode]
+    assert html(copy.deepcopy(sample(mode, word))) == pages[mode, word]
+    assert not re.search(r"20\d\d-\d\d-\d\d", Page(pages[mode, word]).text())
+    assert "2026-11-30" in html(sample(mode, word), date="2026-11-30")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -165,7 +166,10 @@ def test_every_string_is_hostile_and_none_gets_through(mode):
             return [spoilt(v, key) for v in value]
         return HOSTILE if isinstance(value, str) and key not in kept else value
 
-    report = spoilt(sample(mode, Word.LEAK))
+    report = spoilt(sample(mode, WORST[mode]))
+    report["plan_sha256"] = plan_sha256(report["plan"])
+    if "hidden_by_masks" in report:
+        report["hidden_by_masks"] = [f"{HOSTILE[:80]}copy-scan"]
     report["counts"] = {HOSTILE: HOSTILE, **report["counts"]}
     text = html(report)
     page = Page(text)
@@ -223,7 +227,7 @@ def test_any_number_that_the_schema_allows_is_drawn(value):
     report["roc"] = dict.fromkeys(report["roc"], curve)
     report["theory"] = {"theory": curve}
     for cell in report["sweep"]:
-        cell.update(residual=value, accuracy=share, ipc=10**19 if value > 1 else 0, sigma=value)
+        cell.update(residual=abs(value), accuracy=share, ipc=10**19 if value > 1 else 0, sigma=abs(value))
         for attack in cell["attacks"].values():
             attack.update({"auc": share, "low": value, "high": value, "tpr_at_fpr_0.01": share, "low_tpr": share})
     page = Page(html(report))
@@ -236,7 +240,7 @@ def test_what_masks_hide_and_what_was_measured_is_told(pages):
     assert "Masked: copy-scan." in text
     assert "effective rank of gradients: in so many directions people differ 11.5" in text
     assert "areas by theory · sum 0.6" in text
-    assert "node · arrived 0.99" in " ".join(Page(pages["canaries", Word.LEAK]).text().split())
+    assert "node · arrived 0.99" in " ".join(Page(pages["canaries", Word.INVALID]).text().split())
 
 
 def test_scores_of_single_records_are_not_in_it(pages):
@@ -275,3 +279,12 @@ def test_contrast_is_enough():
         ground = re.search(r"background: (#[0-9a-f]{6})", rule)
         if colour:
             assert contrast(colour[1], ground[1] if ground else "#f3f4f6") >= 4.5, rule
+
+
+def test_in_print_no_table_is_parted_from_its_heading():
+    style = (Path(render.__file__).with_name("templates") / "style.css").read_text(encoding="utf-8")
+    printed = style.partition("@media print")[2]
+    assert "thead { display: table-header-group; break-inside: avoid; break-after: avoid; }" in printed
+    assert "tbody tr:first-child { break-before: avoid; }" in printed
+    assert "caption, tbody tr:first-child { break-after: avoid; }" in printed
+    assert "p:has(+ .scroll), p:has(+ figure) { break-after: avoid; }" in printed
