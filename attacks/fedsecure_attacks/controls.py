@@ -62,7 +62,7 @@ def made_from(population: Labelled, like: Labelled) -> Labelled:
         if not len(people):
             continue
         for group in np.array_split(np.arange(len(people)), min(many, len(people))):
-            x.append(people[group].mean(axis=0))
+            x.append(people[group].mean(axis=0, dtype=np.float64))
             y.append(c)
     if not x:
         return population.take(np.arange(0))

@@ -23,7 +23,17 @@ from fedsecure.randomness import torch_generator
 from fedsecure_attacks.records import Images
 from fedsecure_attacks.statistics.scores import Floats
 
-__all__ = ["Embedding", "Whitener", "blocks", "column_scales", "family", "pixels", "random_networks", "values_of"]
+__all__ = [
+    "Embedding",
+    "Whitener",
+    "blocks",
+    "column_scales",
+    "family",
+    "pixels",
+    "random_networks",
+    "standardiser",
+    "values_of",
+]
 
 #: (n, *shape) -> (n, D).
 Embedding = Callable[[Images], Floats]
@@ -59,6 +69,15 @@ def values_of(population: Images) -> Embedding:
     return lambda x: pixels(x) / scales
 
 
+def standardiser(population: Images) -> Callable[[Images], Images]:
+    """What a network is shown of records (n, *shape): a table's columns without the mean and over the standard
+    deviation that ``population`` has, whatever their units; images as they are."""
+    if population.ndim != 2:
+        return lambda x: x
+    mean, scales = pixels(population).mean(axis=0), column_scales(population)
+    return lambda x: np.clip((pixels(x) - mean) / scales, -_FAR, _FAR).astype(np.float32)
+
+
 def family(shape: tuple[int, ...], num_classes: int, width: int = WIDTH) -> Network:
     """A network (on the meta device) for records of ``shape``: the ConvNet of condensation with as many blocks as leave
     4 pixels and more a side, or an MLP for rows and for strips."""
@@ -83,15 +102,10 @@ def random_networks(
     whose columns are standardised by it. Raises ``AuditError`` for records whose features are not finite."""
     network = family(shape, num_classes)
     drawn = [draw_parameters(network, torch_generator(seed, "embedding", i)) for i in range(count)]
-    if population is None or len(shape) != 1:
+    if population is None:
         return lambda x: _features(network, drawn, x)
-    mean, scales = pixels(population).mean(axis=0), column_scales(population)
-
-    def standardised(x: Images) -> Floats:
-        moved = np.clip((pixels(x) - mean) / scales, -_FAR, _FAR)
-        return _features(network, drawn, moved.astype(np.float32))
-
-    return standardised
+    standardised = standardiser(population)
+    return lambda x: _features(network, drawn, standardised(x))
 
 
 def _features(network: Network, drawn: Sequence[Parameters], x: Images) -> Floats:

@@ -6,19 +6,19 @@ calibrated on others: the primary endpoint is mean-tracing with a threshold for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import hypergeom
 
 from fedsecure.errors import AuditError
 from fedsecure_attacks import controls
+from fedsecure_attacks.doubts import about_classes, about_small_classes, about_twins
 from fedsecure_attacks.embedding import random_networks, values_of
-from fedsecure_attacks.evidence import Gathered, Shown, gather
-from fedsecure_attacks.images.copies import average_scan, copy_scan, exact_copies
+from fedsecure_attacks.evidence import Gathered, Shown, facts_alone, gather
+from fedsecure_attacks.images.copies import average_scan, copy_scan
 from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.images.likelihood import GROUPS, image_likelihood
 from fedsecure_attacks.images.neighbour import raw_neighbour
@@ -26,11 +26,14 @@ from fedsecure_attacks.images.quantile import with_quantile
 from fedsecure_attacks.images.tracing import mean_tracing
 from fedsecure_attacks.images.trained import loss_attack
 from fedsecure_attacks.judging import measure
+from fedsecure_attacks.labelcheck import about_labels
+from fedsecure_attacks.membercopies import NO_COPIES, MemberCopies, copies_among
 from fedsecure_attacks.observation import Outsider
+from fedsecure_attacks.onescale import require_one_scale
 from fedsecure_attacks.records import Candidates, Labelled, Pools, without_twins
 from fedsecure_attacks.reporthead import plan_sha256
 from fedsecure_attacks.statistics.scores import Floats
-from fedsecure_attacks.verdict import TAIL_ALPHA, AttackResult, Control, Thresholds, Verdict, Word, decide
+from fedsecure_attacks.verdict import AttackResult, Control, Thresholds, Verdict, Word, decide, said_of_copies
 
 __all__ = ["PRIMARY", "FilesAudit", "Profile", "Scored", "audit_files"]
 
@@ -92,17 +95,24 @@ def audit_files(
     progress: Callable[[str], None] = lambda what: None,
     *,
     shown: Shown = NOTHING_SHOWN,
+    sizes: Mapping[int, int] | None = None,
 ) -> FilesAudit:
     """Audit ``released``. Without ``reference`` every other non-member of each class teaches the population instead,
-    and is no candidate then. What makes the audit impossible is its verdict, INVALID, never an exception. ``shown``:
-    what of people the evidence may hold."""
+    and is no candidate then. What makes the audit impossible is its verdict, INVALID, never an exception; members who
+    are in the set as they are, or nearly, make it LEAK all the same. ``shown``: what of people the evidence may hold.
+    ``sizes``: members of each class, where ``members`` were drawn of more."""
     parts = [members, nonmembers, released, *([] if reference is None else [reference])]
     inputs = {part.name: part.digest() for part in parts}
     counts = {part.name.replace("-", "_").replace(" ", "_"): len(part) for part in parts}
+    small = about_small_classes(sizes or members.counts(), released, profile.thresholds.n_min)
+    given, copies = _Given(members, nonmembers, released, reference, profile, inputs, counts, shown, small), NO_COPIES
     try:
-        return _audit(_Given(members, nonmembers, released, reference, profile, inputs, counts, shown), progress)
+        _check(given)
+        progress("copies")
+        copies = copies_among(members, nonmembers, released)
+        return _audit(given, copies, progress)
     except AuditError as error:
-        return FilesAudit(Verdict(Word.INVALID, str(error)), profile, counts, inputs=inputs)
+        return _stopped(given, copies, error)
 
 
 @dataclass(frozen=True)
@@ -115,22 +125,37 @@ class _Given:
     inputs: dict[str, str]
     counts: dict[str, int]
     shown: Shown
+    small: list[str]
 
 
-def _audit(given: _Given, progress: Callable[[str], None]) -> FilesAudit:
+def _stopped(given: _Given, copies: MemberCopies, error: AuditError) -> FilesAudit:
+    """The audit that ``error`` ends: of copies alone, where there are any."""
+    exact, nearly = copies.leaks
+    if not nearly:
+        return FilesAudit(Verdict(Word.INVALID, str(error)), given.profile, given.counts, inputs=given.inputs)
+    found = facts_alone(given.members, given.released, given.profile.thresholds, copies.leaks)
+    return FilesAudit(
+        Verdict(Word.LEAK, said_of_copies(exact, nearly)), given.profile, {**given.counts, **copies.counts()},
+        notes=(*copies.notes(), f"nothing but copies could be looked for: {error}", *given.small),
+        inputs=given.inputs, evidence=found,
+    )  # fmt: skip
+
+
+def _audit(given: _Given, copies: MemberCopies, progress: Callable[[str], None]) -> FilesAudit:
     profile, rng = given.profile, np.random.default_rng(given.profile.seed)
-    _check_shapes(given)
+    require_one_scale(given.released, given.nonmembers if given.reference is None else given.reference)
     members, nonmembers, twins, inner = without_twins(given.members, given.nonmembers)
-    notes, doubts = _about_twins(given, twins, inner, profile.thresholds)
+    notes, doubts = about_twins(given.members, given.nonmembers, twins, inner, profile.thresholds)
     if not len(members) or not len(nonmembers):
         raise AuditError("no candidates are left once the records that are in both pools are taken out")
     nonmembers, reference = _population(given.reference, nonmembers, notes)
     pools = Pools(members, nonmembers, reference)
     candidates, inside = pools.candidates(rng)
-    notes += _about_classes(given.released, candidates, reference)
+    notes += about_classes(given.released, candidates, reference)
     seen = Outsider(given.released, reference, members.counts())
     progress("embedding")
     frames = _frames(given, members, nonmembers, reference)
+    odd = [*given.small, *about_labels(given.released, list(frames.values()), rng)]
     asked = (
         controls.planted(seen, candidates, inside, rng),
         controls.blind(seen, candidates, inside, frames["networks"]),
@@ -138,18 +163,21 @@ def _audit(given: _Given, progress: Callable[[str], None]) -> FilesAudit:
     )
     scores = _scores(seen, candidates, frames, profile, progress)
     results = measure(scores, inside, profile.thresholds)
-    copies = exact_copies(seen, Candidates(candidates.x[inside], candidates.y[inside]))
-    by_chance = exact_copies(seen, Candidates(candidates.x[~inside], candidates.y[~inside]))
-    certain = _certain_copies(copies, by_chance, inside, notes)
-    verdict = decide(results, asked, profile.thresholds, primary=PRIMARY, facts={}, doubts=doubts, copies=certain)
+    notes += [*copies.notes(), *odd]
+    exact, nearly = copies.leaks
+    verdict = decide(
+        results, asked, profile.thresholds, primary=PRIMARY, facts={}, doubts=[*doubts, *odd], copies=exact,
+        nearly=nearly,
+    )  # fmt: skip
     progress("evidence")
     measured = Gathered(
-        given.released, members, candidates, inside, scores, results, frames["networks"], verdict, PRIMARY, certain
-    )
+        given.released, given.members, candidates, inside, scores, results, frames["networks"], verdict, PRIMARY,
+        copies.leaks,
+    )  # fmt: skip
     counts = {
         **given.counts, "members_compared": len(members), "nonmembers_compared": len(nonmembers),
         "reference_used": len(reference), "in_both_pools": twins, "members_that_repeat": inner,
-        "members_released_bit_for_bit": copies, "nonmembers_released_bit_for_bit": by_chance,
+        **copies.counts(),
     }  # fmt: skip
     return FilesAudit(
         verdict, profile, counts, results, asked, tuple(notes), given.inputs,
@@ -173,17 +201,6 @@ def _frames(given: _Given, members: Labelled, nonmembers: Labelled, reference: L
     profile = given.profile
     embed = random_networks(members.x.shape[1:], max(2, classes), profile.seed, profile.networks, reference.x)
     return {"networks": Frame.of(reference, embed), "pixels": Frame.of(reference, values_of(reference.x))}
-
-
-def _certain_copies(copies: int, by_chance: int, inside: Flags, notes: list[str]) -> int:
-    """How many members' records in the set are a leak by themselves: all, unless people who are out are in it as well
-    (rows of few values repeat by chance) and not clearly less often (hypergeometric test)."""
-    if not by_chance:
-        return copies
-    notes.append(f"{by_chance} non-members are in the released set bit for bit: such records repeat by chance")
-    members, both = int(inside.sum()), copies + by_chance
-    p = float(hypergeom.sf(copies - 1, len(inside), members, both))
-    return copies if p < TAIL_ALPHA else 0
 
 
 def _scores(
@@ -229,43 +246,17 @@ def _calibrated(seen: Outsider, candidates: Candidates, frame: Frame, scores: Fl
     return with_quantile(scores, candidates, frame, theirs, frame.centred(others.x, others.y))
 
 
-def _check_shapes(given: _Given) -> None:
-    for part in (given.members, given.nonmembers, given.released):
+def _check(given: _Given) -> None:
+    parts = [given.members, given.nonmembers, given.released, *([] if given.reference is None else [given.reference])]
+    for part in parts:
         if not len(part):
             raise AuditError(f"{part.name}: no record, so there is nothing to compare")
-    if given.released.x.shape[1:] != given.members.x.shape[1:]:
-        raise AuditError(
-            f"released: records of shape {list(given.released.x.shape[1:])} where the members have "
-            f"{list(given.members.x.shape[1:])}"
-        )
-
-
-def _about_twins(given: _Given, twins: int, inner: int, thresholds: Thresholds) -> tuple[list[str], list[str]]:
-    notes, doubts = [], []
-    if twins:
-        notes.append(f"{twins} records are in both pools and were left out of both")
-    if inner:
-        notes.append(f"{inner} members repeat another member: each counts double in every mean")
-    share = twins / min(len(given.members), len(given.nonmembers))
-    if share > thresholds.twins:
-        doubts.append(f"{twins} records are in both pools ({share:.0%}, allowed {thresholds.twins:.0%})")
-    return notes, doubts
-
-
-def _about_classes(released: Labelled, candidates: Candidates, reference: Labelled) -> list[str]:
-    known, out = set(np.unique(released.y).tolist()), set(np.unique(reference.y).tolist())
-    absent = sorted(set(np.unique(candidates.y).tolist()) - known)
-    unknown = sorted(known - out)
-    notes = []
-    if absent:
-        notes.append(f"classes {_listed(absent)}: nothing of them was released; which classes are is disclosed by that")
-    if unknown:
-        notes.append(f"classes {_listed(unknown)}: no reference has them, so mean-tracing leaves them out")
-    return notes
-
-
-def _listed(classes: Sequence[int]) -> str:
-    return ", ".join(map(str, classes))
+    shape = given.members.x.shape[1:]
+    for part in parts[1:]:
+        if part.x.shape[1:] != shape:
+            raise AuditError(
+                f"records of different shapes: {part.name} of {list(part.x.shape[1:])}, members of {list(shape)}"
+            )
 
 
 def _lend(nonmembers: Labelled) -> tuple[Labelled, Labelled]:
@@ -281,4 +272,9 @@ def _lend(nonmembers: Labelled) -> tuple[Labelled, Labelled]:
     others = nonmembers.take(lent)
     repeated = set(kept.fingerprints())
     fresh = np.array([key not in repeated for key in others.fingerprints()], dtype=np.bool_)
+    if not fresh.any():
+        raise AuditError(
+            "non-members: too few that differ to learn the population from",
+            hint="give more of them, or --reference with others",
+        )
     return kept, Labelled("reference", others.x[fresh], others.y[fresh])

@@ -69,8 +69,14 @@ class Labelled:
         return dict(zip(values.tolist(), many.tolist(), strict=True))
 
     def fingerprints(self) -> list[bytes]:
-        """SHA-256 of each record's values; the label is not in it."""
-        return [hashlib.sha256(np.ascontiguousarray(row).data).digest() for row in self.rows]
+        """SHA-256 of each record's shape and values; the label is not in it."""
+        begun = hashlib.sha256(repr(self.x.shape[1:]).encode())
+        found = []
+        for row in self.rows:
+            one = begun.copy()
+            one.update(np.ascontiguousarray(row).data)
+            found.append(one.digest())
+        return found
 
     def digest(self) -> str:
         """SHA-256 (hex) of records and labels in their order."""

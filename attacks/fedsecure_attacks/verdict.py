@@ -16,7 +16,7 @@ from fedsecure_attacks.statistics.multiplicity import holm
 from fedsecure_attacks.statistics.roc import NotMeasurable, Rate
 from fedsecure_attacks.statistics.tail import TailTest
 
-__all__ = ["AttackResult", "Control", "Thresholds", "Verdict", "Word", "decide", "decide_accounting"]
+__all__ = ["AttackResult", "Control", "Thresholds", "Verdict", "Word", "decide", "decide_accounting", "said_of_copies"]
 
 #: A tail test speaks when its p, adjusted for all attacks of the audit, is below this.
 TAIL_ALPHA = 1e-3
@@ -131,12 +131,16 @@ def decide(
     facts: Mapping[str, str],
     doubts: Sequence[str],
     copies: int,
+    nearly: int = 0,
     contradictions: Sequence[str] = (),
 ) -> Verdict:
     """The verdict. ``primary``: the attack whose rate decides whether none was found, fixed before the run. ``facts``:
-    leaks that follow by rule, name -> words. ``doubts``: why nothing can be concluded. ``copies``: candidates released
-    bit for bit that are members. ``contradictions``: in what more was shown than was accounted, which is worse than any
-    leak that was accounted."""
+    leaks that follow by rule, name -> words. ``doubts``: why nothing can be concluded. ``copies``: members released
+    bit for bit; ``nearly``: those and all that are in the set nearly as they are. A copy is a fact, whatever the
+    controls say. ``contradictions``: in what more was shown than was accounted, which is worse than any leak that was
+    accounted."""
+    if copies or nearly:
+        return Verdict(Word.LEAK, said_of_copies(copies, nearly))
     if failed := [control for control in controls if not control.passed]:
         return Verdict(Word.INVALID, "; ".join(f"control {c.name}: {c.said}" for c in failed))
     if wrong := [r for r in results if r.rates and r.direction.high < 0.5]:
@@ -146,9 +150,6 @@ def decide(
         )
     if contradictions:
         return Verdict(Word.CONTRADICTS_ACCOUNTING, "; ".join(contradictions))
-    if copies:
-        people = "1 member was" if copies == 1 else f"{copies} members were"
-        return Verdict(Word.LEAK, f"{people} released bit for bit")
     if facts:
         return Verdict(Word.LEAK, "; ".join(facts.values()))
     if leaks := [said for result in results for said in _leaks(result, thresholds)]:
@@ -158,6 +159,17 @@ def decide(
     if unsure := [said for result in results for said in _open(result, thresholds, result.name == primary)]:
         return Verdict(Word.INCONCLUSIVE, unsure[0])
     return Verdict(Word.NO_LEAK_DETECTED, _power(results, thresholds, primary))
+
+
+def said_of_copies(exact: int, nearly: int) -> str:
+    """The reason for a leak by ``exact`` members bit for bit, ``nearly`` of them in all as they are, or nearly."""
+    count = max(exact, nearly)
+    people = "1 member was" if count == 1 else f"{count} members were"
+    if exact == count:
+        return f"{people} released bit for bit"
+    return f"{people} released as {'it is' if count == 1 else 'they are'}, or nearly" + (
+        f" ({exact} bit for bit)" if exact else ""
+    )
 
 
 def decide_accounting(

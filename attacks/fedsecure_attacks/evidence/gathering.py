@@ -13,7 +13,7 @@ from fedsecure_attacks.controls import exact_means_effects
 from fedsecure_attacks.evidence.curves import curve, effects_curve, rates
 from fedsecure_attacks.evidence.gallery import gallery
 from fedsecure_attacks.evidence.identities import Salt
-from fedsecure_attacks.evidence.people import Flags, classes_of, people_told, worst_of
+from fedsecure_attacks.evidence.people import Flags, classes_of, copied_people, people_told, worst_of
 from fedsecure_attacks.images.exposure import exposure
 from fedsecure_attacks.images.frame import Frame
 from fedsecure_attacks.records import Candidates, Labelled
@@ -21,7 +21,7 @@ from fedsecure_attacks.statistics.power import people_needed
 from fedsecure_attacks.statistics.scores import Floats, Scores
 from fedsecure_attacks.verdict import AttackResult, Thresholds, Verdict, Word
 
-__all__ = ["Gathered", "Shown", "gather"]
+__all__ = ["Gathered", "Shown", "facts_alone", "gather"]
 
 CEILING = "exact class means (theory, F5)"
 
@@ -38,7 +38,8 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What an audit of files measured. ``copies``: members released bit for bit."""
+    """What an audit of files measured. ``members``: all that were given. ``copies``: members released bit for bit, and
+    all who are in the set as they are or nearly."""
 
     released: Labelled
     members: Labelled
@@ -49,7 +50,7 @@ class Gathered:
     frame: Frame
     verdict: Verdict
     primary: str
-    copies: int
+    copies: tuple[int, int]
 
 
 def gather(given: Gathered, thresholds: Thresholds, shown: Shown) -> dict[str, Any]:
@@ -66,8 +67,8 @@ def gather(given: Gathered, thresholds: Thresholds, shown: Shown) -> dict[str, A
         return exposure(people.take(index), given.frame, counts)
 
     found: dict[str, Any] = {
-        "surface": "condensed images" if given.released.x.ndim == 4 else "condensed records",
-        "people": people_told(given.results, given.primary, given.copies),
+        "surface": _surface(given.released),
+        "people": people_told(given.results, given.primary, given.copies, len(given.members)),
         "roc": {key: curve(Scores.of(values, given.inside)) for key, values in given.scores.items()},
         "classes": classes_of(given.members, given.released, thresholds.n_min),
         "worst": worst_of(
@@ -83,6 +84,21 @@ def gather(given: Gathered, thresholds: Thresholds, shown: Shown) -> dict[str, A
     if given.verdict.word is Word.INCONCLUSIVE:
         found |= _needed(thresholds)
     return found
+
+
+def facts_alone(
+    members: Labelled, released: Labelled, thresholds: Thresholds, copies: tuple[int, int]
+) -> dict[str, Any]:
+    """``surface``, ``people`` and ``classes`` of an audit that could look for copies and for nothing else."""
+    return {
+        "surface": _surface(released),
+        "people": copied_people(copies, len(members)),
+        "classes": classes_of(members, released, thresholds.n_min),
+    }
+
+
+def _surface(released: Labelled) -> str:
+    return "condensed images" if released.x.ndim == 4 else "condensed records"
 
 
 def _needed(thresholds: Thresholds, chance: float = 0.8) -> dict[str, Any]:

@@ -14,20 +14,28 @@ from fedsecure_attacks.statistics.roc import NotMeasurable, is_measurable, thres
 from fedsecure_attacks.statistics.scores import Floats
 from fedsecure_attacks.verdict import TAIL_ALPHA, AttackResult
 
-__all__ = ["classes_of", "people_told", "two_digits", "worst_of"]
+__all__ = ["classes_of", "copied_people", "people_told", "two_digits", "worst_of"]
 
 Flags = npt.NDArray[np.bool_]
 MOST_WORST = 20
 
 
-def people_told(results: Sequence[AttackResult], primary: str, copies: int) -> dict[str, Any]:
-    """How many members: released bit for bit; or above every other under an attack whose tail speaks; or told by the
+def copied_people(copies: tuple[int, int], of: int) -> dict[str, Any]:
+    """``people`` of a report, of members who were released bit for bit, and of all who were as they are or nearly."""
+    exact, nearly = copies
+    how = "released bit for bit" if exact >= nearly else "released as they are, or nearly"
+    return {"exposed": max(exact, nearly), "how": how, "by_chance": 0.0, "of": of}
+
+
+def people_told(results: Sequence[AttackResult], primary: str, copies: tuple[int, int], members: int) -> dict[str, Any]:
+    """How many members, of ``members`` that were given: released as they are (``copies``: bit for bit, and in all); or
+    of those compared: above every other under an attack whose tail speaks; or told by the
     primary attack at the accepted false-positive rate; whichever is most beyond what chance gives."""
     result = next(r for r in results if r.name == primary)
     of = result.tail.members
     found: list[dict[str, Any]] = []
-    if copies:
-        found.append({"exposed": copies, "how": "released bit for bit", "by_chance": 0.0})
+    if any(copies):
+        found.append(copied_people(copies, members))
     tails = [r for r in results if r.tail_adjusted < TAIL_ALPHA]
     if tails:
         top = max(tails, key=lambda r: r.tail.count)
@@ -46,7 +54,7 @@ def people_told(results: Sequence[AttackResult], primary: str, copies: int) -> d
         assert isinstance(result.tpr, NotMeasurable)
         return {"exposed": None, "of": of, "reason": result.tpr.why}
     best = max(found, key=lambda one: float(one["exposed"]) - float(one["by_chance"]))
-    return {**best, "of": of, "by_chance": round(best["by_chance"], 2)}
+    return {"of": of, **best, "by_chance": round(best["by_chance"], 2)}
 
 
 def classes_of(members: Labelled, released: Labelled, least: int) -> list[dict[str, Any]]:

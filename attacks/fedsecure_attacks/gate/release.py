@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import norm
 
 from fedsecure_attacks.files import PRIMARY, FilesAudit, Profile, audit_files
-from fedsecure_attacks.gate.copies import Copies, Nearness, released_as_they_are
+from fedsecure_attacks.images.resemblance import Copies, Nearness, released_as_they_are
 from fedsecure_attacks.records import Labelled
 from fedsecure_attacks.statistics.power import power_of
 from fedsecure_attacks.strictjson import dump, files_report
@@ -116,11 +116,12 @@ def _compared(
     progress: Callable[[str], None],
 ) -> FilesAudit:
     notes: tuple[str, ...] = ()
+    sizes = members.counts()
     if profile.kind == "quick" and (len(members) > QUICK_MEMBERS or len(others) > QUICK_HELD_OUT):
         rng = np.random.default_rng(profile.seed)
         notes = (f"drawn at random of {len(members)} members and {len(others)} people held out",)
         members, others = _drawn(members, QUICK_MEMBERS, rng), _drawn(others, QUICK_HELD_OUT, rng)
-    audit = audit_files(members, others, released, None, profile, progress)
+    audit = audit_files(members, others, released, None, profile, progress, sizes=sizes)
     audit = replace(audit, notes=(*audit.notes, *notes))
     if audit.verdict.word is not Word.NO_LEAK_DETECTED:
         return audit
@@ -173,7 +174,7 @@ def _planted(released: Labelled, members: Labelled) -> Control:
         return Control("planted", False, "there are no records to compare")
     x = released.x.copy()
     x[0] = members.x[len(members) // 2]
-    found = released_as_they_are(Labelled(released.name, x, released.y), members).exact
+    found = released_as_they_are(Labelled(released.name, x, released.y), members, Nearness.of(members)).exact
     return Control("planted", found >= 1, f"1 planted member: {min(found, 1)} found as it is")
 
 

@@ -28,8 +28,8 @@ FLAT = 1e-5
 
 
 def looks(x: Images) -> Iterator[Images]:
-    """Eight looks of images (n, channels, H, W): as they are, mirrored in both axes, turned by half, and shifted by a
-    pixel in four directions. Rows of a table have one."""
+    """Looks of images (n, channels, H, W): as they are, mirrored in both axes, turned by half, and shifted by a pixel
+    in four directions; of square ones also by quarter turns, mirrored or not. Rows of a table have one."""
     yield x
     if x.ndim != 4:
         return
@@ -38,6 +38,9 @@ def looks(x: Images) -> Iterator[Images]:
     yield x[..., ::-1, ::-1]
     for axis, step in ((2, 1), (2, -1), (3, 1), (3, -1)):
         yield np.roll(x, step, axis=axis)
+    if x.shape[2] == x.shape[3]:
+        across = x.swapaxes(2, 3)
+        yield from (across, across[..., ::-1], across[..., ::-1, :], across[..., ::-1, ::-1])
 
 
 def normed(rows: Floats) -> Floats:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -12,7 +14,7 @@ from fedsecure.models.initialisation import draw_parameters
 from fedsecure.models.network import Network
 from fedsecure.optimizers import Adam
 from fedsecure.randomness import torch_generator
-from fedsecure_attacks.embedding import CHUNK, family
+from fedsecure_attacks.embedding import CHUNK, family, standardiser
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Images, Labelled, Labels
 from fedsecure_attacks.statistics.scores import Floats
@@ -51,9 +53,11 @@ def margins(network: Network, w: Parameters, x: Images, y: Labels) -> Floats:
 
 
 def loss_attack(seen: Outsider, candidates: Candidates, seed: int) -> Floats:
-    """The margin of each candidate (n,); one class alone gives zeros."""
+    """The margin of each candidate (n,), a table's columns standardised by the population; one class alone gives
+    zeros."""
     classes = int(max(seen.released.y.max(), candidates.y.max())) + 1
     if classes < 2:
         return np.zeros(len(candidates))
-    network, w = train_on(seen.released, classes, seed)
-    return margins(network, w, candidates.x, candidates.y)
+    seen_as = standardiser(seen.population.x)
+    network, w = train_on(replace(seen.released, x=seen_as(seen.released.x)), classes, seed)
+    return margins(network, w, seen_as(candidates.x), candidates.y)

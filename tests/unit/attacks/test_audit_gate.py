@@ -9,7 +9,7 @@ import pytest
 
 from fedsecure.errors import AuditError
 from fedsecure_attacks.gate import Labelled, ReleaseAudit, ReleaseProfile, Thresholds, Word, audit_release
-from fedsecure_attacks.gate.copies import Copies, Nearness, released_as_they_are
+from fedsecure_attacks.images.resemblance import Copies, Nearness, released_as_they_are
 from fedsecure_attacks.report.validate import check
 from fedsecure_attacks.report.words import first_page
 

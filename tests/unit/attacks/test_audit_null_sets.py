@@ -83,7 +83,7 @@ def test_shuffled_classes_of_the_set_hide_the_members(leaking):
 
 def test_a_set_from_another_population_does_not_upset_the_controls():
     rng = np.random.default_rng(4)
-    audit = audited(three(rows, 60, 200, 120, rng), rows("released", 10, rng, shift=5.0))
+    audit = audited(three(rows, 60, 200, 120, rng), rows("released", 10, rng, shift=2.5))
     assert audit.verdict.word is Word.INCONCLUSIVE, audit.verdict
     assert all(control.passed for control in audit.controls)
     assert result(audit, "mean-tracing").interval.low < 0.5 < result(audit, "mean-tracing").interval.high
