@@ -160,7 +160,8 @@ def _people(worst: Finished, thresholds: Thresholds) -> dict[str, Any]:
         "low": int(attack.tpr_interval.low * attack.tpr.of),
         "high": -int(-attack.tpr_interval.high * attack.tpr.of // 1),
         "by_chance": thresholds.fpr * attack.tpr.of,
-        "how": f"{PRIMARY}, over the members of all shadows of the cell that tells most: {worst.cell.words}",
+        "how": f"by the attack {PRIMARY}, under the setting that tells most: {worst.cell.words}; the same people took "
+        "part in several random halves and are counted in each",
     }
 
 

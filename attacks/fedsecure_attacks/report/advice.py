@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fedsecure_attacks.report import cheating
 from fedsecure_attacks.report.figure import Report
 from fedsecure_attacks.report.findings import Finding, thousands
+from fedsecure_attacks.report.settings import settings_to_do
 
 __all__ = ["what_to_do"]
 
@@ -15,8 +16,8 @@ _MEND = {
     "bits": 'Start images from noise, never from records (initialisation "noise"); let the policy allow nothing else.',
     "copy": 'Start images from noise, never from records (initialisation "noise"): these are people, or nearly so.',
     "average": "Do not start images from averages of a few records; averaging alone hides nobody. Start from noise.",
-    "mean": "Make the images tell less of their class means: fewer images a class, more records in each class, fewer "
-    "steps; or differential privacy, which alone bounds every attack.",
+    "mean": "Use differential privacy: noise is the one thing that bounds every attack. More records in each class and "
+    "fewer steps make images tell less of their class means, and promise nothing.",
     "model": "The model trained on the set remembers its people: more records in each class, or differential privacy.",
 }
 _MEND_RUN = (
@@ -26,7 +27,6 @@ _MEND_RUN = (
 _CLOSING = "Audit again after every change, and every new release: a report holds for exactly what its hashes name."
 _DISCLOSED = "Stop the run, and treat what it shared so far as disclosed."
 _FIRST_LEAK = {
-    "mechanism": "Do not release sets that are made in this way with settings that leak; the tables say which do.",
     "spm": _DISCLOSED,
     "files": "Do not release it. If it has left already, treat that as a disclosure of personal data, and tell whoever "
     "answers for data protection.",
@@ -149,6 +149,8 @@ def _leak(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
     mode = report["mode"]
     if mode == "spm":
         return (_DISCLOSED, _MEND_RUN, _CLOSING)
+    if mode == "mechanism":
+        return (*settings_to_do(report), _CLOSING)
     kinds = list(dict.fromkeys(finding.kind for finding in known)) or ["mean"]
     mends = [_MEND[kind] for kind in kinds if not (kind == "copy" and "bits" in kinds)]
     small = [entry for entry in report.get("classes", []) if entry["below_minimum"]]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedsecure.text import counted
 from fedsecure_attacks.report.drawing import (
     COLOURS,
     DASHES,
@@ -189,7 +190,7 @@ def _axes(axes: Axes, view: _View, ipcs: Sequence[int]) -> None:
 
 def _panel_of(cell: Cell, cells: Sequence[Cell]) -> str:
     rounds = {c.get("rounds") for c in cells}
-    after = f", {cell['rounds']} rounds" if len(rounds) > 1 and cell.get("rounds") else ""
+    after = f", {counted(cell['rounds'], 'round')}" if len(rounds) > 1 and cell.get("rounds") else ""
     words = {"noise": "start: noise", "avg": "start: averages", "real": "start: records"}
     return words.get(cell["init"], f"start: {short(cell['init'])}") + after
 

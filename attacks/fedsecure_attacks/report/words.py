@@ -10,6 +10,7 @@ from fedsecure_attacks.report import cheating
 from fedsecure_attacks.report.advice import what_to_do
 from fedsecure_attacks.report.figure import Report
 from fedsecure_attacks.report.findings import Finding, findings, per_hundred, thousands
+from fedsecure_attacks.report.settings import settings_found
 
 __all__ = ["ATTACKERS", "SYMBOLS", "FirstPage", "first_page"]
 
@@ -53,9 +54,10 @@ _HOW = {
     "files": "The attacks were handed {members} records that the set was made from (members) and {others} of similar "
     "people that it was not made from, mixed and without saying which is which. Each attack gives every record a "
     "score. If members score higher, something of who was used shows.",
-    "mechanism": "Sets were made again and again, each from a random half of the same people, so that who was used is "
-    "known exactly and nothing else differs. The attacks then had to say who was in which half. So this is an answer "
-    "about the way of making sets, with these settings and so many people, not about one set.",
+    "mechanism": "A set is a few made-up records that stand in for an institution's own. Sets were made again and "
+    "again, each from a random half of the same people, so that who was used is known exactly and nothing else "
+    "differs. The attacks then had to say who was in which half. So this is an answer about the way of making sets, "
+    "with these settings and so many people, not about one set.",
     "spm": "The run was repeated with random halves of the same people, so that who was used is known exactly. The "
     "attacks saw what is shared while training, and had to say who was in which half.",
     "canaries": "Test contributions that belong to nobody were put into the run. How well they can be found again in "
@@ -146,36 +148,18 @@ _OTHER_VERDICTS = {
 
 
 def _found(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
-    said = [finding.words for finding in known[:3]]
+    # A sweep is told by its settings: attacks and findings are those of the one that tells most.
+    said = [finding.words for finding in known[: 0 if len(report.get("sweep", [])) > 1 else 3]]
     words = _OTHER_VERDICTS.get((report["mode"], report["verdict"])) or _VERDICTS.get(report["verdict"])
     if words is not None:
         said = [words]
-    elif not said:
+    elif not said and report["mode"] != "mechanism":
         said = ["Members can be picked out, beyond what was accepted."]
-    return (*said, *_sweep(report), *cheating.first_words(report), f"In the audit's own words: {report['reason']}")
-
-
-def _sweep(report: Report) -> tuple[str, ...]:
-    """The settings under which most and least was told."""
-    primary = report["primary"]
-    cells = [c for c in report.get("sweep", []) if c["attacks"].get(primary, {}).get("auc") is not None]
-    if len(cells) < 2:
-        return ()
-    ordered = sorted(cells, key=lambda cell: float(cell["attacks"][primary]["auc"]))
-
-    def words(cell: Report) -> str:
-        start = {"noise": "noise", "avg": "averages of records", "real": "records themselves"}.get(
-            cell["init"], cell["init"]
-        )
-        images = "1 image" if cell["ipc"] == 1 else f"{cell['ipc']} images"
-        noise = f", with noise σ = {cell['sigma']:g}" if cell.get("sigma") else ""
-        return f"{images} a class started from {start}{noise} ({cell['curve']})"
-
-    least, most = ordered[0], ordered[-1]
     return (
-        f"Of {len(cells)} settings that were tried, most was given away under {words(most)}: a member scores above "
-        f"somebody else in {per_hundred(most['attacks'][primary]['auc'])} pairs of 100. Least under {words(least)}: "
-        f"{per_hundred(least['attacks'][primary]['auc'])} of 100, where 50 is chance.",
+        *said,
+        *settings_found(report),
+        *cheating.first_words(report),
+        f"In the audit's own words: {report['reason']}",
     )
 
 
@@ -205,7 +189,7 @@ def _people(report: Report) -> tuple[str, ...]:
 
 def _sure(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
     verdict = report["verdict"]
-    said = [next((f.sure for f in known if f.sure), "")] if verdict == "LEAK" else []
+    said = [_leaking(report) or next((f.sure for f in known if f.sure), "")] if verdict == "LEAK" else []
     if verdict == "NO-LEAK-DETECTED":
         of = {"canaries": "canaries", "selftest": "questions"}.get(report["mode"], "people")
         said = [f"As sure as so many {of} allow. {_capital(report['reason'])}."]
@@ -214,6 +198,16 @@ def _sure(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
     elif verdict == "CONTRADICTS-ACCOUNTING":
         said = [_bound(report)]
     return (*(words for words in said if words), _controls(report))
+
+
+def _leaking(report: Report) -> str:
+    """Of the setting of a sweep that tells most."""
+    people = report.get("people") or {}
+    if len(report.get("sweep", [])) < 2 or not people.get("of") or people.get("low") is None:
+        return ""
+    sure = per_hundred(people.get("confidence", 0.95))
+    said = f"With {sure} % confidence, under that setting at least {per_hundred(people['low'] / people['of'])} of 100 "
+    return f"{said}members are picked out; chance gives {per_hundred(people.get('by_chance', 0.0) / people['of'])}."
 
 
 def _bound(report: Report) -> str:
