@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsecure.commands.output import note
-from fedsecure_attacks.mechanism.cli_terminal import watching
+from fedsecure_attacks.cli.terminal import watching
 from fedsecure_attacks.mechanism.command import people_of
 from fedsecure_attacks.mechanism.reporting import MechanismAudit, mechanism_report
 from fedsecure_attacks.mechanism.scoring import IMAGES_ONLY, PRIMARY

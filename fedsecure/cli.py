@@ -74,7 +74,7 @@ def _root(
 
 def _mount() -> None:
     from fedsecure.commands import analyst, ca, demo, plan, predict, simulate
-    from fedsecure_attacks import cli as audit
+    from fedsecure_attacks.cli import app as audit
     from fedsecure_coordinator import cli as coordinator
     from fedsecure_node.cli import app as node
     from fedsecure_node.cli import audits

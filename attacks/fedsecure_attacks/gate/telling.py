@@ -11,14 +11,14 @@ __all__ = ["require_folder", "show_release", "write_report"]
 
 def show_release(made: ReleaseAudit) -> None:
     """The verdict, controls, notes and a line an attack, on stdout."""
-    from fedsecure_attacks.cli import show_audit
+    from fedsecure_attacks.cli.app import show_audit
 
     show_audit(made.audit)
 
 
 def require_folder(folder: Path) -> None:
     """Raise ``ConfigError`` unless a report can be written into ``folder``."""
-    from fedsecure_attacks.cli_places import require_places
+    from fedsecure_attacks.cli.places import require_places
     from fedsecure_attacks.report.folder import NAMES
 
     require_places({}, out=folder, names=NAMES)

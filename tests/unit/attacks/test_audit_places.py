@@ -13,7 +13,7 @@ from report_samples import sample
 
 from fedsecure.cli import run
 from fedsecure.errors import ConfigError
-from fedsecure_attacks.cli_places import require_places
+from fedsecure_attacks.cli.places import require_places
 from fedsecure_attacks.report.folder import NAMES, write_report
 from fedsecure_attacks.strictjson import dump
 from fedsecure_attacks.verdict import Word

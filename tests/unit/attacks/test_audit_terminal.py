@@ -8,9 +8,10 @@ import pytest
 
 from fedsecure.cli import run
 from fedsecure.errors import EXIT_CODES
-from fedsecure_attacks import cli_canaries, cli_files
 from fedsecure_attacks.canaries import directions
-from fedsecure_attacks.cli_progress import Parts, Steps
+from fedsecure_attacks.cli import canaries as cli_canaries
+from fedsecure_attacks.cli import files as cli_files
+from fedsecure_attacks.cli.progress import Parts, Steps
 from fedsecure_attacks.mechanism.cells import CellStore
 from fedsecure_attacks.selftest import run as selftest
 from fedsecure_attacks.verdict import Word

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from fedsecure.errors import ConfigError
-from fedsecure_attacks.cli_exits import usage
-from fedsecure_attacks.cli_options import MAX_AUC, MAX_TPR
+from fedsecure_attacks.cli.exits import usage
+from fedsecure_attacks.cli.options import MAX_AUC, MAX_TPR
 
 if TYPE_CHECKING:
     from fedsecure_attacks.mechanism.sweepfile import SweepSettings

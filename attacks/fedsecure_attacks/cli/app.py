@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from fedsecure_attacks.cli_canaries import canaries
-from fedsecure_attacks.cli_files import files, show_audit
-from fedsecure_attacks.cli_mechanism import mechanism, plan
-from fedsecure_attacks.cli_report import report
-from fedsecure_attacks.cli_selftest import selftest
-from fedsecure_attacks.cli_spm import spm
+from fedsecure_attacks.cli.canaries import canaries
+from fedsecure_attacks.cli.files import files, show_audit
+from fedsecure_attacks.cli.mechanism import mechanism, plan
+from fedsecure_attacks.cli.report import report
+from fedsecure_attacks.cli.selftest import selftest
+from fedsecure_attacks.cli.spm import spm
 
 __all__ = ["app", "show_audit"]
 

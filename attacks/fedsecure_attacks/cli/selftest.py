@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedsecure.commands.output import JsonOption, say
-from fedsecure_attacks.cli_progress import Steps
+from fedsecure_attacks.cli.progress import Steps
 
 __all__ = ["selftest"]
 

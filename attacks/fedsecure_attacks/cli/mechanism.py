@@ -11,10 +11,10 @@ import typer
 from fedsecure.commands.output import JsonOption, emit_json
 from fedsecure.commands.places import path
 from fedsecure.errors import AuditError, ConfigError, DataError
-from fedsecure_attacks.cli_exits import AllowOption, conclude, usage
-from fedsecure_attacks.cli_options import OutOption
-from fedsecure_attacks.cli_places import require_places
-from fedsecure_attacks.cli_sweep import SweepOptions, with_sweep_options
+from fedsecure_attacks.cli.exits import AllowOption, conclude, usage
+from fedsecure_attacks.cli.options import OutOption
+from fedsecure_attacks.cli.places import require_places
+from fedsecure_attacks.cli.sweep import SweepOptions, with_sweep_options
 
 __all__ = ["mechanism", "plan"]
 
@@ -49,7 +49,7 @@ def mechanism(
     Exit code: 0 no leak detected, 10 leak, 11 inconclusive, 12 invalid, 2 an option or a file is missing or wrong.
     """
     asked = options.settings()
-    from fedsecure_attacks.mechanism.cli_terminal import print_report, watching
+    from fedsecure_attacks.cli.terminal import print_report, watching
     from fedsecure_attacks.mechanism.command import cache_folder, measure
     from fedsecure_attacks.mechanism.running import check_backend, cores
     from fedsecure_attacks.report.folder import NAMES, write_report
@@ -79,7 +79,7 @@ def plan(
     One short shadow of each size is condensed to tell the time; nothing is audited.
     """
     asked = options.settings()
-    from fedsecure_attacks.mechanism.cli_terminal import print_plan
+    from fedsecure_attacks.cli.terminal import print_plan
     from fedsecure_attacks.mechanism.planning import plan_sweep
     from fedsecure_attacks.mechanism.running import cores
 

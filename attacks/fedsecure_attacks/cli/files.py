@@ -12,10 +12,10 @@ import typer
 from fedsecure.commands.output import JsonOption, say
 from fedsecure.commands.places import path
 from fedsecure.errors import AuditError, ConfigError, DataError
-from fedsecure_attacks.cli_exits import AllowOption, conclude, tell_verdict, usage
-from fedsecure_attacks.cli_options import MaxAucOption, MaxTprOption, OutOption
-from fedsecure_attacks.cli_places import require_places
-from fedsecure_attacks.cli_progress import Steps
+from fedsecure_attacks.cli.exits import AllowOption, conclude, tell_verdict, usage
+from fedsecure_attacks.cli.options import MaxAucOption, MaxTprOption, OutOption
+from fedsecure_attacks.cli.places import require_places
+from fedsecure_attacks.cli.progress import Steps
 
 if TYPE_CHECKING:
     from fedsecure_attacks.evidence import Shown

@@ -11,8 +11,8 @@ import typer
 from fedsecure.commands.output import say
 from fedsecure.commands.places import path
 from fedsecure.errors import ConfigError, DataError
-from fedsecure_attacks.cli_exits import usage
-from fedsecure_attacks.cli_places import require_file_place
+from fedsecure_attacks.cli.exits import usage
+from fedsecure_attacks.cli.places import require_file_place
 
 __all__ = ["report"]
 

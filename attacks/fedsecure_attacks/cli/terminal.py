@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedsecure.commands.output import note, say
-from fedsecure_attacks.cli_progress import minutes
+from fedsecure_attacks.cli.progress import minutes
 from fedsecure_attacks.mechanism.costs import Clock
 from fedsecure_attacks.mechanism.planning import CHANCE
 from fedsecure_attacks.mechanism.scoring import PRIMARY

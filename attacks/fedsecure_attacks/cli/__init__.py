@@ -1,0 +1,1 @@
+"""The commands of ``fedsecure audit``: arguments in, sentences and exit codes out."""
