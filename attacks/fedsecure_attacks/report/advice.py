@@ -153,12 +153,16 @@ def _leak(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
         return (*settings_to_do(report), _CLOSING)
     kinds = list(dict.fromkeys(finding.kind for finding in known)) or ["mean"]
     mends = [_MEND[kind] for kind in kinds if not (kind == "copy" and "bits" in kinds)]
-    small = [entry for entry in report.get("classes", []) if entry["below_minimum"]]
-    mends = mends[:2]
-    if small:
-        classes = "the class" if len(small) == 1 else f"the {len(small)} classes"
-        mends.append(f"Release nothing of {classes} with too few people (table of classes).")
+    mends = [*mends[:2], *_small_classes(report)]
     return (_FIRST_LEAK.get(mode, _DISCLOSED), *mends, _CLOSING)
+
+
+def _small_classes(report: Report) -> tuple[str, ...]:
+    small = sum(entry["below_minimum"] for entry in report.get("classes", []))
+    if not small:
+        return ()
+    classes = "the class" if small == 1 else f"the {small} classes"
+    return (f"Release nothing of {classes} with too few people (table of classes).",)
 
 
 def _clear(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
@@ -179,7 +183,7 @@ def _open(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
             f"About {thousands(needed['members'])} members and {thousands(needed['nonmembers'])} others would give an "
             "answer if nothing leaks."
         )
-    return (hold, f"{_MORE[mode]} {many}", _LESS[mode])
+    return (hold, *_small_classes(report), f"{_MORE[mode]} {many}", _LESS[mode])
 
 
 def _invalid(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:

@@ -59,3 +59,12 @@ def test_the_first_page_tells_one_number_of_people():
     assert not any("ahead of every one" in line for line in page.found)  # of single attacks: in the tables
     assert "members are picked out; chance gives" in page.sure[0]
     assert page.do[0].startswith(("Do not release sets", "Release no set"))
+
+
+def test_what_is_open_for_a_small_class_says_what_to_do_with_it():
+    report = sample("files", Word.INCONCLUSIVE)
+    (one,) = report["classes"]
+    report["classes"] = [one, {**one, "class": 1, "members": 4, "below_minimum": True}]
+    assert first_page(report).do[1] == "Release nothing of the class with too few people (table of classes)."
+    report["classes"] = [one]
+    assert not any("too few people" in step for step in first_page(report).do)
