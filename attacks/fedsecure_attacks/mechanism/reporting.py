@@ -160,8 +160,8 @@ def _people(worst: Finished, thresholds: Thresholds) -> dict[str, Any]:
         "low": int(attack.tpr_interval.low * attack.tpr.of),
         "high": -int(-attack.tpr_interval.high * attack.tpr.of // 1),
         "by_chance": thresholds.fpr * attack.tpr.of,
-        "how": f"by the attack {PRIMARY}, under the setting that tells most: {worst.cell.words}; the same people took "
-        "part in several random halves and are counted in each",
+        "how": f"by all attacks together, under the setting that tells most: {worst.cell.words}; members of all its "
+        "random halves, so that one person can count more than once",
     }
 
 

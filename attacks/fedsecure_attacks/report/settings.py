@@ -11,7 +11,7 @@ from fedsecure_attacks.report.findings import accepted, per_hundred
 __all__ = ["settings_found", "settings_to_do"]
 
 Cell = Mapping[str, Any]
-_STARTS = {"noise": "noise", "avg": "averages of a few records", "real": "records themselves"}
+_STARTS = {"noise": "pure noise", "avg": "averages of a few records", "real": "records themselves"}
 #: Kinds in a sentence, at most; the tables have all.
 _MOST_KINDS = 8
 
@@ -22,7 +22,7 @@ def settings_found(report: Report) -> tuple[str, ...]:
     cells = report.get("sweep", [])
     if len(cells) < 2:
         return ()
-    return (*_by_kind(cells), *_extremes(cells, report))
+    return (*_by_kind(cells, report), *_extremes(cells, report))
 
 
 def settings_to_do(report: Report) -> tuple[str, ...]:
@@ -31,50 +31,69 @@ def settings_to_do(report: Report) -> tuple[str, ...]:
     leaking = [cell for cell in cells if cell["verdict"] == "LEAK"]
     others = [cell for cell in cells if cell["verdict"] != "LEAK"]
     if others:
-        first = "Do not release sets that are made with a setting that leaks; the list above and the tables say which."
+        first = "Release no set, and send nothing in a run, with a setting that leaks; the tables behind name them all."
     else:
-        first = "Release no set that is made in this way: every setting that was tried leaks."
+        first = (
+            "Release no set, and send nothing in a run, that is made in this way: every setting that was tried leaks."
+        )
     steps = [
         first,
         "If such sets have left already, the coordinator has them: treat that as a disclosure of personal data, and "
         "tell whoever answers for data protection.",
-        "Use differential privacy: noise is the one thing that bounds every attack. More records in each class and "
-        "fewer steps make sets tell less, and promise nothing.",
+        "Use differential privacy: noise that is added on purpose is the one thing that bounds every attack. More "
+        "records in each class and fewer steps make sets tell less, and promise nothing.",
     ]
     if any(cell["init"] in {"avg", "real"} for cell in leaking):
-        steps.append("Start images from noise, never from records or averages of a few: these are people, or nearly.")
+        steps.append(
+            "Never start images from records or averages of a few: these are people, or nearly. Starting from pure "
+            "noise protects nobody by itself."
+        )
     return tuple(steps)
 
 
-def _by_kind(cells: Iterable[Cell]) -> tuple[str, ...]:
+def _by_kind(cells: Iterable[Cell], report: Report) -> tuple[str, ...]:
     """By start and noise: how many of its settings leak."""
-    kinds: dict[str, list[bool]] = {}
+    kinds: dict[str, list[str]] = {}
     for cell in cells:
-        kinds.setdefault(_kind(cell), []).append(cell["verdict"] == "LEAK")
+        kinds.setdefault(_kind(cell), []).append(cell["verdict"])
+    limits = accepted(report)
+    limit = f"{per_hundred(limits['tpr'])} of 100 members picked out, {per_hundred(limits['fpr'])} of 100 others"
+    more = f"more than was accepted beforehand ({limit})"
     if len(kinds) == 1:
-        leaks = next(iter(kinds.values()))
-        return (f"Of {len(leaks)} settings that were tried, {_so_many(leaks)} more than was accepted.",)
-    said = [f"{name}: {sum(leaks)} of {len(leaks)}" for name, leaks in list(kinds.items())[:_MOST_KINDS]]
-    more = len(kinds) - len(said)
-    return (
-        f"Settings that give away more than was accepted, by what images start from: {'; '.join(said)}"
-        f"{f'; and {more} more kinds' if more > 0 else ''}. The others showed no leak, or left it open.",
-    )
+        verdicts = next(iter(kinds.values()))
+        return (f"Of {len(verdicts)} settings that were tried, {_so_many(verdicts)} {more}.",)
+    said = [f"{name}: {_leaks(verdicts)} of {len(verdicts)}" for name, verdicts in list(kinds.items())[:_MOST_KINDS]]
+    left = f"; and {len(kinds) - len(said)} more kinds" if len(kinds) > len(said) else ""
+    every = [verdict for verdicts in kinds.values() for verdict in verdicts]
+    return (f"Settings that give away {more}, by what images start from: {'; '.join(said)}{left}.{_rest(every)}",)
 
 
-def _so_many(leaks: list[bool]) -> str:
-    count = sum(leaks)
-    return "all give away" if count == len(leaks) else f"{count} {'gives' if count == 1 else 'give'} away"
+def _rest(verdicts: list[str]) -> str:
+    clear, rest = verdicts.count("NO-LEAK-DETECTED"), len(verdicts) - _leaks(verdicts)
+    if not rest:
+        return ""
+    left = "is" if rest - clear == 1 else "are"
+    return f" Of the other {rest}, {clear} showed no leak and {rest - clear} {left} left open, which is no clearance."
+
+
+def _leaks(verdicts: list[str]) -> int:
+    return verdicts.count("LEAK")
+
+
+def _so_many(verdicts: list[str]) -> str:
+    count = _leaks(verdicts)
+    return "all give away" if count == len(verdicts) else f"{count} {'gives' if count == 1 else 'give'} away"
 
 
 def _kind(cell: Cell) -> str:
-    noise = f" with privacy noise σ = {cell['sigma']:g}" if cell.get("sigma") else ""
+    noise = f" with noise added for privacy, σ = {cell['sigma']:g}" if cell.get("sigma") else ""
     return f"from {_STARTS.get(cell['init'], cell['init'])}{noise}"
 
 
 def _words(cell: Cell) -> str:
     images = "1 image" if cell["ipc"] == 1 else f"{cell['ipc']} images"
-    return f"{images} a class {_kind(cell)} ({cell['curve']})"
+    matched = " (matched as closely as others)" if cell["curve"] == "matched residual" else ""
+    return f"{images} a class {_kind(cell)}{matched}"
 
 
 def _extremes(cells: Iterable[Cell], report: Report) -> tuple[str, ...]:

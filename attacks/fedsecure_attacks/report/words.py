@@ -55,9 +55,9 @@ _HOW = {
     "people that it was not made from, mixed and without saying which is which. Each attack gives every record a "
     "score. If members score higher, something of who was used shows.",
     "mechanism": "A set is a few made-up records that stand in for an institution's own. Sets were made again and "
-    "again, each from a random half of the same people, so that who was used is known exactly and nothing else "
-    "differs. The attacks then had to say who was in which half. So this is an answer about the way of making sets, "
-    "with these settings and so many people, not about one set.",
+    "again, each from a random half of the same people (its members), so that who was used is known exactly and "
+    "nothing else differs. The attacks then had to say who was in which half. So this is an answer about the way of "
+    "making sets, with these settings and so many people, not about one set.",
     "spm": "The run was repeated with random halves of the same people, so that who was used is known exactly. The "
     "attacks saw what is shared while training, and had to say who was in which half.",
     "canaries": "Test contributions that belong to nobody were put into the run. How well they can be found again in "
@@ -71,8 +71,8 @@ ATTACKERS = {
     "They do not see the training, nor anybody's record but the one they ask about.",
     "T2": "Another institution of the federation. It sees everything that is sent to all, and has records of its own "
     "that it can compare with.",
-    "T3": "The coordinator of the federation, doing what it should. It sees everything that this institution sends, in "
-    "every round, and every model.",
+    "T3": "The coordinator of the federation, even while it does nothing wrong. It sees everything that this "
+    "institution sends, in every round, and every model.",
     "T4": "A coordinator that cheats. It sees what this institution sends, and chooses what it sends to the "
     "institution so as to learn about single people.",
     "T5": "The strongest attacker there is: it knows everything but whether one record was used. Differential privacy "
@@ -148,19 +148,16 @@ _OTHER_VERDICTS = {
 
 
 def _found(report: Report, known: tuple[Finding, ...]) -> tuple[str, ...]:
+    many, leak = len(report.get("sweep", [])) > 1, report["verdict"] == "LEAK"
     # A sweep is told by its settings: attacks and findings are those of the one that tells most.
-    said = [finding.words for finding in known[: 0 if len(report.get("sweep", [])) > 1 else 3]]
+    said = [] if many else [finding.words for finding in known[:3]]
     words = _OTHER_VERDICTS.get((report["mode"], report["verdict"])) or _VERDICTS.get(report["verdict"])
     if words is not None:
         said = [words]
-    elif not said and report["mode"] != "mechanism":
+    elif not said and not many:
         said = ["Members can be picked out, beyond what was accepted."]
-    return (
-        *said,
-        *settings_found(report),
-        *cheating.first_words(report),
-        f"In the audit's own words: {report['reason']}",
-    )
+    own = () if many and leak else (f"In the audit's own words: {report['reason']}",)
+    return (*said, *settings_found(report), *cheating.first_words(report), *own)
 
 
 def _people(report: Report) -> tuple[str, ...]:
