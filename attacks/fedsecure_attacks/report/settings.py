@@ -38,7 +38,7 @@ def settings_to_do(report: Report) -> tuple[str, ...]:
         )
     steps = [
         first,
-        "If such sets have left already, the coordinator has them: treat that as a disclosure of personal data, and "
+        "If such sets have left already, others hold them: treat that as a disclosure of personal data, and "
         "tell whoever answers for data protection.",
         "Use differential privacy: noise that is added on purpose is the one thing that bounds every attack. More "
         "records in each class and fewer steps make sets tell less, and promise nothing.",
