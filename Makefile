@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-WORKERS ?= 2
+# Tests wait for daemons a good part of their time: three workers on two cores.
+WORKERS ?= 3
 
 .PHONY: help demo audit-demo bench-audit test test-fast test-exhaustive lint proto install clean bench-fmnist bench-fmnist-dual bench-heart bench-cifar10-paper bench-secagg bench-dp bench-dp-step
 

@@ -133,7 +133,11 @@ class Federation:
         return load_plan(path)[0]
 
     def submit(self, plan: Plan) -> None:
+        """Submit it; a coordinator that runs has it open afterwards, so that a node which is started then hears of it
+        in its first list of plans."""
         self.ask("coordinator", "submit", self.root / f"{plan.name}.toml", "--dir", self.root / "coordinator")
+        if "coordinator" in self.processes:
+            self.wait(lambda: self.status(plan)["state"] != "NEW")
 
     def ask(self, *arguments: object) -> Any:
         code, out, err = cli(*arguments, "--json")
