@@ -17,12 +17,13 @@ _MOST_KINDS = 8
 
 
 def settings_found(report: Report) -> tuple[str, ...]:
-    """How many settings leak, by what images start from and by noise; and where most and least is given away. Nothing
-    for fewer than two settings."""
+    """How many settings leak, by what images start from and by noise; and, where one does, under which most is given
+    away, and least. Nothing for fewer than two settings."""
     cells = report.get("sweep", [])
     if len(cells) < 2:
         return ()
-    return (*_by_kind(cells, report), *_extremes(cells, report))
+    leaking = any(cell["verdict"] == "LEAK" for cell in cells)
+    return (*_by_kind(cells, report), *(_extremes(cells, report) if leaking else ()))
 
 
 def settings_to_do(report: Report) -> tuple[str, ...]:
@@ -82,6 +83,8 @@ def _leaks(verdicts: list[str]) -> int:
 
 def _so_many(verdicts: list[str]) -> str:
     count = _leaks(verdicts)
+    if not count:
+        return "none gives away"
     return "all give away" if count == len(verdicts) else f"{count} {'gives' if count == 1 else 'give'} away"
 
 

@@ -44,6 +44,12 @@ def test_most_and_least_are_by_areas_where_a_rate_is_not_measurable():
     assert "1 image a class" in found[1].partition("Least")[2]
 
 
+def test_where_nothing_leaks_no_setting_is_singled_out():
+    cells = [cell("noise", 0.0, ipc, "INCONCLUSIVE", 0.5, 0.02) for ipc in (1, 5)]
+    (said,) = settings_found(report(*cells))
+    assert said.startswith("Of 2 settings that were tried, none gives away more than was accepted beforehand")
+
+
 def test_one_setting_is_no_sweep():
     assert settings_found(report(cell("noise", 0.0, 1, "LEAK", 0.6, 0.1))) == ()
 
