@@ -45,34 +45,52 @@ def _charge_for_ever(path: Path, told: int) -> None:
             os.write(told, f"{charge(ledger, data_set).hash}\n".encode())
 
 
+def _acknowledged(path: Path) -> list[str]:
+    return path.read_text().split()
+
+
+def _await_charges(path: Path, count: int, *, longest_s: float = 60.0) -> None:
+    """Wait until ``count`` charges have been acknowledged: work is awaited, not hoped for within a time."""
+    latest = time.monotonic() + longest_s
+    while len(_acknowledged(path)) < count:
+        if time.monotonic() > latest:
+            raise TimeoutError(f"{path}: fewer than {count} charges within {longest_s:g} s")
+        time.sleep(0.0005)
+
+
 def kill_many(path: Path, acknowledged: Path, kills: int, seed: int) -> None:
-    """Let ``kills`` processes in turn charge, each until it is killed (kill -9) at a random moment of about its first
-    three charges, and more until one was killed inside a transaction. Prints a line of JSON: how many, how many inside,
-    and the faults found after."""
-    moments, done, inside, faults = random.Random(seed), 0, 0, 0
-    began = time.monotonic()
+    """Let ``kills`` processes in turn charge, each until it is killed (kill -9) at a random moment of the charge that
+    follows its first none to two, and more until one was killed inside a transaction. Prints a line of JSON: how many,
+    how many inside, how many charges were awaited, and the faults found after."""
+    moments, done, inside, awaited, faults = random.Random(seed), 0, 0, 0, 0
     with Ledger(path.with_name("rehearsal.db")) as ledger:
         data_set = ledger.data_set(records("a", "b"))
-        for _ in range(3):
-            charge(ledger, data_set)
-    longest = time.monotonic() - began
+        charge(ledger, data_set)
+        began = time.monotonic()
+        charge(ledger, data_set)
+        longest = 1.5 * (time.monotonic() - began)
+    acknowledged.touch()
     journal = path.with_name(f"{path.name}-journal")
     while done < kills or (not inside and done < 10 * kills):
-        told = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        before, least = len(_acknowledged(acknowledged)), moments.randrange(3)
+        told = os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
         if not (child := os.fork()):
             with contextlib.suppress(BaseException):
                 _charge_for_ever(path, told)
             os._exit(1)
         os.close(told)
-        time.sleep(moments.uniform(0.0, longest))
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        done, inside = done + 1, inside + journal.exists()
+        try:
+            _await_charges(acknowledged, before + least)
+            time.sleep(moments.uniform(0.0, longest))
+        finally:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+        done, inside, awaited = done + 1, inside + journal.exists(), awaited + least
         with Ledger(path) as ledger:
             held = {entry.hash for entry in ledger.entries()}
-        paid = set(acknowledged.read_text().split())
+        paid = set(_acknowledged(acknowledged))
         faults += not (os.WIFSIGNALED(status) and paid <= held and len(held) <= len(paid) + done)
-    print(json.dumps({"kills": done, "inside": inside, "faults": faults}))
+    print(json.dumps({"kills": done, "inside": inside, "awaited": awaited, "faults": faults}))
 
 
 def charge_until_refused(path: Path, cap: float, gate: Path) -> None:

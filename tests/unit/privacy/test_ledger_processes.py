@@ -33,7 +33,7 @@ def test_kill_9_at_any_moment_never_under_counts(tmp_path: Path) -> None:
         paid = acknowledged.read_text().split()
         assert set(paid) <= {entry.hash for entry in held}
         assert [entry.counter for entry in held] == list(range(1, len(held) + 1))
-        assert len(paid) > KILLS / 10  # they did work
+        assert len(paid) >= told["awaited"] > 0  # they did work
         assert left.history(left.data_set(records("a", "b")))[0].steps == len(held)
 
 
