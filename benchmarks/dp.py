@@ -4,6 +4,8 @@ Three nodes, so that each has ten thousand records and more. FedAF runs on 28x28
 the others on 16x16 under dual heterogeneity. A cell's sigma is the least with which its whole plan costs no node more
 than the cell's epsilon, at delta 1 / (10 n); "none" is the same plan without [privacy], gradient methods with the rate
 that suits them there. Mechanism B pays by noisy counts of records, sigma is from true ones: it may pay a little more.
+Noise of private runs is the operating system's, so the same plan ends differently each time: ``--draws`` runs each
+private cell so often.
 
 Each cell is one ``fedsecure simulate`` run in ``benchmarks/out/dp/<cell>``: it goes on from its last finished round
 when it was cut short, and is only read when it is finished. Cells run ``--jobs`` at a time with one thread each.
@@ -15,7 +17,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,12 +59,13 @@ class Cell:
     epsilon: float | None
     seed: int
     rounds: int
+    draw: int = 0
 
     @property
     def name(self) -> str:
         at = "none" if self.epsilon is None else f"eps{self.epsilon:g}"
         method = "fedaf" if self.epsilon is None and self.method.startswith("fedaf") else self.method
-        return f"{method}/{at}/t{self.rounds}-seed{self.seed}"
+        return f"{method}/{at}/t{self.rounds}-seed{self.seed}{f'-draw{self.draw}' if self.draw else ''}"
 
     def plan(self) -> dict[str, Any]:
         """The plan file's content; the private one's sigma is found once, and kept beside it."""
@@ -76,7 +79,7 @@ class Cell:
         from fedsecure.plan import load_plan
         from fedsecure.privacy.calibration import sigma_for_all
 
-        kept = OUT / self.name / "sigma.json"
+        kept = OUT / replace(self, draw=0).name / "sigma.json"
         if not kept.is_file():
             kept.parent.mkdir(parents=True, exist_ok=True)
             (kept.parent / "calibrated.toml").write_text(tomli_w.dumps(raw), encoding="utf-8")
@@ -153,12 +156,16 @@ def records(condensed: bool, seed: int) -> dict[str, tuple[int, ...]]:
     return {node: tuple(counts) for node, counts in json.loads(kept.read_text(encoding="utf-8")).items()}
 
 
-def cells(methods: list[str], epsilons: list[float | None], seeds: list[int], rounds: int) -> Iterator[Cell]:
+def cells(
+    methods: list[str], epsilons: list[float | None], seeds: list[int], rounds: int, draws: int
+) -> Iterator[Cell]:
     """Whole columns first, so that a part of the table can be read early."""
-    for seed in seeds:
-        for method in methods:
-            for epsilon in epsilons:
-                yield Cell(method, epsilon, seed, rounds or ROUNDS[method])
+    for draw in range(draws):
+        for seed in seeds:
+            for method in methods:
+                for epsilon in epsilons:
+                    if not draw or epsilon is not None:
+                        yield Cell(method, epsilon, seed, rounds or ROUNDS[method], draw)
 
 
 def main() -> int:
@@ -168,10 +175,11 @@ def main() -> int:
     parser.add_argument("--epsilons", nargs="+", default=["1", "3", "8", "20", "none"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--rounds", type=int, default=0, help="for a try; left out: the method's")
+    parser.add_argument("--draws", type=int, default=1, help="runs of each private cell, each with noise of its own")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     epsilons = [None if text == "none" else float(text) for text in arguments.epsilons]
-    wanted = list(cells(arguments.methods, epsilons, arguments.seeds, arguments.rounds))
+    wanted = list(cells(arguments.methods, epsilons, arguments.seeds, arguments.rounds, arguments.draws))
     plans = {cell.name: cell.plan() for cell in wanted}  # in turn: PRV takes both cores already
     with ThreadPoolExecutor(arguments.jobs) as pool:
         ran = dict(zip(plans, pool.map(lambda name: run_cell(OUT / name, plans[name]), plans), strict=True))

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cells import interval
-
 __all__ = ["plot", "table"]
 
 #: (method, epsilon or ``None``, plan, ``result.json``).
@@ -37,9 +35,19 @@ def _at(epsilon: float | None) -> str:
     return "none" if epsilon is None else f"{epsilon:g}"
 
 
+def _spread(values: Sequence[float]) -> str:
+    """Mean, and least to most where there are several."""
+    if not values:
+        return "not run"
+    mean = f"{sum(values) / len(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.1f} to {max(values):.1f})"
+
+
 def table(results: Sequence[Result]) -> str:
-    """Markdown: a row for each method and epsilon. ``paid``: the most that a node did, by the run's own account."""
-    head = ["method", "epsilon", "paid", "sigma", "seeds", "accuracy", "seconds a run"]
+    """Markdown: a row for each method and epsilon, a column for each seed: its mean over draws of noise, the least and
+    the most. ``paid``: the most that a node did, by the run's own account."""
+    seeds = sorted({plan["seed"] for _, _, plan, _ in results})
+    head = ["method", "epsilon", "paid", "sigma", *(f"seed {seed}" for seed in seeds), "draws", "seconds a run"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for (method, epsilon), found in _grouped(results).items():
         sigmas = sorted({plan["privacy"]["sigma"] for _, _, plan, _ in found if "privacy" in plan})
@@ -47,13 +55,14 @@ def table(results: Sequence[Result]) -> str:
         seconds = sum(sum(r["seconds"] for r in result["rounds"]) for *_, result in found) / len(found)
         row = [NAMES[method], _at(epsilon), f"{max(paid):.3g}" if paid else "–"]
         row += [" to ".join(f"{s:.3g}" for s in dict.fromkeys((sigmas[0], sigmas[-1]))) if sigmas else "–"]
-        row += [str(len(found)), interval([accuracy(result) for *_, result in found]), f"{seconds:.0f}"]
+        by_seed = [[100 * accuracy(r) for _, _, plan, r in found if plan["seed"] == seed] for seed in seeds]
+        row += [*map(_spread, by_seed), str(max(map(len, by_seed))), f"{seconds:.0f}"]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """Two panels, FedAF's and that of the others: mean accuracy against epsilon, each seed a dot."""
+    """Two panels, FedAF's and that of the others: mean accuracy against epsilon, each run a dot."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -44,7 +44,7 @@ def call(tmp_path):
     def ask(error: FedSecureError) -> FedSecureError:
         servicer.error = error
         with pytest.raises(grpc.RpcError) as caught:
-            CoordinatorStub(channel).Hello(pb.HelloRequest(), timeout=10)
+            CoordinatorStub(channel).Hello(pb.HelloRequest(), timeout=30)
         return from_rpc_error(caught.value)
 
     yield ask
@@ -82,7 +82,7 @@ def test_long_messages_are_cut_and_keep_their_hint(call):
 def test_transport_faults_become_plain_words(tmp_path):
     channel = grpc.insecure_channel(f"unix:{tmp_path}/nobody")
     with pytest.raises(grpc.RpcError) as caught:
-        CoordinatorStub(channel).Hello(pb.HelloRequest(), timeout=10)
+        CoordinatorStub(channel).Hello(pb.HelloRequest(), timeout=30)
     channel.close()
     seen = from_rpc_error(caught.value, peer="coordinator at c.example:8443")
     assert type(seen) is WireError

@@ -102,7 +102,7 @@ class Caller:
         self.channel = grpc.secure_channel(f"localhost:{port}", credentials, options=options)
         self._stub, self.predictions = CoordinatorStub(self.channel), PredictionStub(self.channel)
 
-    def call(self, method, request, timeout=20):
+    def call(self, method, request, timeout=60):
         try:
             return getattr(self._stub if hasattr(self._stub, method) else self.predictions, method)(
                 request, timeout=timeout
@@ -126,7 +126,7 @@ class Caller:
     def download(self, digest, offset=0):
         try:
             request = pb.DownloadRequest(node_id=self.name, digest=digest, offset=offset)
-            return b"".join(chunk.data for chunk in self._stub.Download(request, timeout=20))
+            return b"".join(chunk.data for chunk in self._stub.Download(request, timeout=60))
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
 
@@ -164,7 +164,7 @@ class Caller:
     def routing(self, digest, offset=0):
         request = prediction_pb2.DownloadRoutingRequest(analyst_id=self.name, plan_digest=digest, offset=offset)
         try:
-            return b"".join(chunk.data for chunk in self.predictions.DownloadRouting(request, timeout=20))
+            return b"".join(chunk.data for chunk in self.predictions.DownloadRouting(request, timeout=60))
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
 
@@ -172,13 +172,13 @@ class Caller:
         request = prediction_pb2.AskSealedRequest(
             analyst_id=self.name, plan_digest=digest, node_id=node, sealed=sealed, wait_ms=wait_ms
         )
-        return self.call("AskSealed", request, timeout=20 + wait_ms / 1000).sealed
+        return self.call("AskSealed", request, timeout=60 + wait_ms / 1000).sealed
 
     def ask_plain(self, digest, query, *, rank=0, scores=False, wait_ms=10_000):
         request = prediction_pb2.AskPlainRequest(
             analyst_id=self.name, plan_digest=digest, query=query, rank=rank, scores=scores, wait_ms=wait_ms
         )
-        return self.call("AskPlain", request, timeout=20 + wait_ms / 1000)
+        return self.call("AskPlain", request, timeout=60 + wait_ms / 1000)
 
     def serve(self, *digests, key=None):
         made = prediction_pb2.SignedStatement(label="node-query-key", body=b"b", certificate=b"c", signature=b"s")
@@ -252,7 +252,7 @@ def live(enrolled, coordinator_folder, sum_plan):
             until(lambda: not state.daemon.registry.unprepared())
             return plan.digest()
 
-        def until(condition, seconds=20):
+        def until(condition, seconds=60):
             end = time.monotonic() + seconds
             while not condition():
                 assert time.monotonic() < end, "it did not happen in time"

@@ -92,7 +92,7 @@ def test_an_upload_goes_on_after_a_cut_connection(live):
         threading.Event().wait(20)
 
     call = cut._stub.Upload.future(messages(), timeout=30)
-    assert reached.wait(10)
+    assert reached.wait(60)
     live.until(lambda: callers["a"].offset(key).offset == 100_000)
     call.cancel()
     cut.channel.close()

@@ -55,7 +55,7 @@ def test_it_serves_on_with_the_threads_it_has_and_stops(process, coordinator_fol
         assert caller.hello().federation
     waiting.join(30)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(40) == 0
+    assert process.wait(60) == 0
     text = process.log.read_text()
     assert "this machine cannot start another thread: calls wait" in text
     assert "Traceback" not in text

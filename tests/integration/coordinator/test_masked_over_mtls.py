@@ -129,7 +129,7 @@ def test_a_daemon_that_is_stopped_in_mid_session_goes_on_with_a_new_one(masked):
     run_all(nodes)
     begun = time.monotonic()
     masked.stop()
-    assert time.monotonic() - begun < 10  # an open session holds up no end
+    assert time.monotonic() - begun < 25  # an open session holds up no end
     masked.start()
     masked.until(lambda: masked.daemon.registry.run(digest) is not None)
     again = [Node(masked, node.node, digest) for node in nodes]
@@ -203,7 +203,7 @@ def test_a_leg_waits_as_long_as_the_operator_says(masked):
     run_all(nodes)
     begun = time.monotonic()
     masked.until(lambda: [n for n in masked.notices if n.kind == "session-failed"])
-    assert time.monotonic() - begun < 15  # 30 without that
+    assert time.monotonic() - begun < 25  # 30 without that
     again = [Node(masked, node.node, digest) for node in nodes]
     run_all(again)
     assert total(masked, digest)[0] == 2 * sum(VALUES.values())

@@ -65,7 +65,7 @@ def test_a_sealed_query_reaches_its_node_and_the_answer_its_analyst(served):
     assert (query.plan_digest, query.analyst_id, query.sealed) == (served.digest, "anna", b"\x00sealed\xff")
     assert 0 < query.deadline_unix_ms - time.time_ns() // 1_000_000 <= 10_000
     served.a.answer(query.query_id, sealed=b"for anna")
-    assert asked.result(10) == b"for anna"
+    assert asked.result(60) == b"for anna"
     with pytest.raises(RemoteProtocolError, match="no answer of node a is due"):
         served.a.answer(query.query_id, sealed=b"once more")
 
@@ -78,7 +78,7 @@ def test_a_query_that_its_node_cannot_open_comes_back_in_words(served):
     refused = pb.Refusal(error="RemoteProtocolError", message="sealed to a key this node\n does not have", hint="again")
     served.a.answer(query.query_id, refusal=refused)
     with pytest.raises(RemoteProtocolError, match="node a: sealed to a key this node does not have") as caught:
-        asked.result(10)
+        asked.result(60)
     assert caught.value.hint == "again"
 
 
@@ -100,7 +100,7 @@ def test_what_a_node_says_in_the_clear_keeps_its_class_by_a_table(served, name, 
         asked = served.pool.submit(ask)
         served.a.answer(served.a.next_query().query_id, refusal=pb.Refusal(error=name, message="words"))
         with pytest.raises(error, match="node a: words") as caught:
-            asked.result(10)
+            asked.result(60)
         assert type(caught.value) is error
 
 
@@ -117,12 +117,12 @@ def test_a_plain_query_is_routed_here_and_reaches_the_node_as_it_was_signed(serv
     with pytest.raises(RemoteProtocolError, match="the answer is signed as 'query' where 'plain-answer' is due"):
         c.answer(query.query_id, signed=given)
     c.answer(query.query_id, signed=given_back)
-    reply = asked.result(10)
+    reply = asked.result(60)
     assert (reply.node_id, reply.answer) == ("c", given_back)
     assert (list(reply.nodes), list(reply.scores)) == (["a", "b", "c"], [0.0, 1.0, 2.0])
     asked = served.pool.submit(served.anna.ask_plain, served.digest, given, rank=2)
     served.a.answer(served.a.next_query().query_id, signed=given_back)
-    reply = asked.result(10)
+    reply = asked.result(60)
     assert (reply.node_id, list(reply.scores)) == ("a", [])
 
 
@@ -178,18 +178,18 @@ def test_a_node_that_takes_a_query_and_never_answers_is_unreachable_in_time(serv
     asked = served.pool.submit(served.anna.ask, served.digest, "a", wait_ms=500)
     query = served.a.next_query()
     with pytest.raises(NodeUnreachable, match="node a did not answer in time"):
-        asked.result(10)
+        asked.result(60)
     with pytest.raises(RemoteProtocolError, match="no answer of node a is due"):
         served.a.answer(query.query_id, sealed=b"late")
 
 
 def test_a_node_whose_connection_breaks_is_unreachable_at_once(served):
     killed = served.caller("a", options=[("grpc.use_local_subchannel_pool", 1)])
-    polled = killed.predictions.NextQuery.future(pb.NextQueryRequest(node_id="a", wait_ms=15_000))
+    polled = killed.predictions.NextQuery.future(pb.NextQueryRequest(node_id="a", wait_ms=60_000))
     served.until(lambda: served.daemon.dispatcher._relay._nodes["a"].polls)
     killed.channel.close()
     assert polled.done()
-    served.until(lambda: not served.anna.models()[0].nodes[0].reachable, seconds=3)
+    served.until(lambda: not served.anna.models()[0].nodes[0].reachable, seconds=12)  # its poll would last 20
     with pytest.raises(NodeUnreachable, match="node a cannot be reached"):
         served.anna.ask(served.digest, "a")
 
@@ -230,7 +230,7 @@ def test_a_node_answers_only_what_it_was_given(served):
     with pytest.raises(RemoteProtocolError, match="no answer of node b is due"):
         b.answer(query.query_id, sealed=b"forged")
     served.a.answer(query.query_id, sealed=b"true")
-    assert asked.result(10) == b"true"
+    assert asked.result(60) == b"true"
 
 
 def test_a_node_serves_only_runs_that_it_took_part_in(served, enrolled, caplog):
@@ -261,14 +261,14 @@ def test_messages_have_bounds(served):
     with pytest.raises(RemoteProtocolError, match="the answer of 1048577 bytes"):
         served.a.answer(query.query_id, sealed=b"y" * (MAX_QUERY_BYTES + 1))
     served.a.answer(query.query_id, sealed=b"y" * MAX_QUERY_BYTES)
-    assert len(asked.result(10)) == MAX_QUERY_BYTES
+    assert len(asked.result(60)) == MAX_QUERY_BYTES
 
 
 def test_an_analyst_who_floods_gets_its_share_and_starves_nobody(served):
     flood = [
         served.anna.predictions.AskSealed.future(
             pb.AskSealedRequest(
-                analyst_id="anna", plan_digest=served.digest, node_id="a", sealed=b"flood", wait_ms=15_000
+                analyst_id="anna", plan_digest=served.digest, node_id="a", sealed=b"flood", wait_ms=60_000
             )
         )
         for _ in range(60)
@@ -284,23 +284,23 @@ def test_an_analyst_who_floods_gets_its_share_and_starves_nobody(served):
     for name in "bc":
         served.caller(name).join(other)
     assert served.caller("b").work(other, wait_ms=50).WhichOneof("work") == "nothing"
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15  # the flood's calls wait for 20
     for _ in range(CALLS_EACH + 1):
         query = served.a.next_query()
         served.a.answer(query.query_id, sealed=query.sealed)
-    assert asked.result(10) == b"bert's"
+    assert asked.result(60) == b"bert's"
     served.until(lambda: all(call.done() for call in flood))
     assert sum(call.code().name == "OK" for call in flood) == CALLS_EACH
 
 
 def test_after_a_restart_nodes_serve_again_and_the_run_is_the_same(served):
     (before,) = served.anna.models()
-    waiting = served.pool.submit(served.anna.ask, served.digest, "a", wait_ms=15_000)
+    waiting = served.pool.submit(served.anna.ask, served.digest, "a", wait_ms=60_000)
     served.a.next_query()
     stopping = threading.Thread(target=served.stop)
     stopping.start()
     with pytest.raises(WireError):
-        waiting.result(10)
+        waiting.result(60)
     stopping.join(20)
     served.start(served.routed())
     a, anna = served.caller("a"), served.caller("anna")
@@ -316,14 +316,14 @@ def test_after_a_restart_nodes_serve_again_and_the_run_is_the_same(served):
     a.serve(served.digest)
     asked = served.pool.submit(anna.ask, served.digest, "a")
     a.answer(a.next_query().query_id, sealed=b"again")
-    assert asked.result(10) == b"again"
+    assert asked.result(60) == b"again"
 
 
 def test_the_operator_sees_who_serves_and_how_much_was_asked(served, capsys):
     for _ in range(2):
         asked = served.pool.submit(served.anna.ask, served.digest, "a")
         served.a.answer(served.a.next_query().query_id, sealed=b"answer")
-        asked.result(10)
+        asked.result(60)
     with pytest.raises(NodeUnreachable):
         served.anna.ask(served.digest, "b")
     due = {

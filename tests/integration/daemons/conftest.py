@@ -203,7 +203,7 @@ class Federation:
         for process in self.processes.values():
             process.kill()
         for process in self.processes.values():
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 @pytest.fixture

@@ -163,7 +163,7 @@ def test_a_plaintext_peer(shared_federation: Any, tmp_path: Path) -> None:
         text = (folder / "node.toml").read_text()
         (folder / "node.toml").write_text(text.replace(f.address, f"localhost:{plain.getsockname()[1]}"))
         assert "TLS" in run_refused(f, folder)
-    thread.join(timeout=5)
+    thread.join(timeout=60)
 
 
 def test_a_node_that_serves_as_coordinator(shared_federation: Any, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_node_that_serves_as_coordinator(shared_federation: Any, tmp_path: Pat
         said = run_refused(f, folder)
         assert "coordinator" in said
         assert "node" in said
-    thread.join(timeout=5)
+    thread.join(timeout=60)
 
 
 def test_no_certificate_gets_no_application_byte(shared_federation: Any) -> None:

@@ -87,7 +87,7 @@ def hello():
         with channel:
             try:
                 request = coordinator_pb2.HelloRequest(node_id=node_id)
-                return coordinator_pb2_grpc.CoordinatorStub(channel).Hello(request, timeout=5)
+                return coordinator_pb2_grpc.CoordinatorStub(channel).Hello(request, timeout=30)
             except grpc.RpcError as error:
                 return error
 

@@ -52,7 +52,7 @@ def test_it_tries_again_until_there_are_threads_and_works_on(site, script, plan_
     (site.folder / "full").unlink()
     until(site, lambda text: script.complete)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     text = (site.folder / "out.txt").read_text()
     assert "Traceback" not in text
     assert "is given up" in text
@@ -64,7 +64,7 @@ def test_sigterm_ends_it_while_no_thread_starts(site, process):
     (site.folder / "full").touch()
     until(site, lambda text: "cannot start another thread" in text)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     text = (site.folder / "out.txt").read_text()
     assert "Traceback" not in text
     assert text.splitlines()[-1].endswith("the node stops")

@@ -177,7 +177,7 @@ def test_nobody_is_waited_for_where_the_sum_cannot_have_its_nodes_any_more(in_le
     run = in_leg(leg, min_nodes=4)
     told = abort_bytes(SecAggError("WITHDRAWN: what the institution alone knows"))
     run.calls.answer(pb.LegAnswer(**about(run.leg("d"), "d"), leg=leg, abort=told))
-    run.pump(run.digest, lambda: details(run.office, "session-failed"), tick_ms=0, seconds=20)
+    run.pump(run.digest, lambda: details(run.office, "session-failed"), tick_ms=0)
     reason = details(run.office, "session-failed")[0]["reason"]
     assert reason.startswith("TOO_FEW_NODES: ")
     assert "d: WITHDRAWN: the institution does not allow the run any more" in reason

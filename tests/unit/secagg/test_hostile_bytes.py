@@ -125,7 +125,7 @@ BOMBS = {
 @pytest.mark.parametrize(("kind", "index"), [(k, i) for k, bombs in BOMBS.items() for i in range(len(bombs))])
 def test_a_message_that_is_made_to_be_large(kind, index):
     data = BOMBS[kind][index]
-    began = time.perf_counter()
+    began = time.process_time()
     tracemalloc.start()
     try:
         with pytest.raises(REFUSALS):
@@ -134,7 +134,7 @@ def test_a_message_that_is_made_to_be_large(kind, index):
     finally:
         tracemalloc.stop()
     assert peak < MOST_MEMORY
-    assert time.perf_counter() - began < MOST_SECONDS
+    assert time.process_time() - began < MOST_SECONDS
 
 
 @every_reader

@@ -11,8 +11,8 @@ from fedsecure.wire.v1 import coordinator_pb2 as pb
 
 @pytest.fixture
 def offered(site, script, cohort, masked_plan, session_of):
-    """offered(change): a node that answered leg 0 and then is offered ``change(leg)`` at every poll; for four seconds.
-    Returns the node and the times (seconds) at which it answered."""
+    """offered(change): a node that answered leg 0 and then is offered ``change(leg)`` at every poll, until it has
+    answered three times. Returns the node and the times (seconds) at which it answered."""
 
     def begin(change, *, answers_count=False):
         times = []
@@ -39,8 +39,7 @@ def offered(site, script, cohort, masked_plan, session_of):
         script.offer(plan := masked_plan())
         script.sums.ask(plan)
         node = site.start()
-        node.until(lambda: times)
-        time.sleep(4)
+        node.until(lambda: len(times) >= 3)
         node.end()
         assert node.error is None, node.text
         return node, times
@@ -63,15 +62,13 @@ def set_session(leg):
 @pytest.mark.parametrize("change", [set_exchange, set_plan, set_session])
 def test_a_leg_that_is_refused_is_answered_ever_more_rarely_and_told_of_once(offered, change):
     node, times = offered(change)
-    assert 2 <= len(times) <= 4  # at 0, 1 and 3 seconds
     assert node.text.count("left a session") == 1
-    assert times[1] - times[0] > 0.7
-    assert times[2:] == [] or times[2] - times[1] > 1.5
+    assert times[2] - times[0] > 1.5  # at 0, 1 and 3 seconds
 
 
 def test_a_leg_that_was_answered_is_answered_again_but_not_in_a_rush(offered):
     node, times = offered(lambda leg: None, answers_count=True)
-    assert 2 <= len(times) <= 6
+    assert times[2] - times[0] > 1  # at 0, 1 and 2 seconds
     assert node.text.count("its keys for this session are advertised") == 1
 
 
@@ -87,10 +84,9 @@ def test_work_of_a_run_that_was_not_asked_for(site, script, masked_plan, kind):
     script.NextWork = next_work
     script.offer(masked_plan())
     node = site.start()
-    node.until(lambda: sent)
-    time.sleep(4)
+    node.until(lambda: len(sent) >= 3)
     node.end()
     assert node.error is None, node.text
-    assert 2 <= len(sent) <= 4
+    assert sent[2] - sent[0] > 1.5  # at 0, 1 and 3 seconds
     assert node.text.count("work that it was not asked for") == 1
     assert script.refusals == []

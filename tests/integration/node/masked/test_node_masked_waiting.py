@@ -73,7 +73,7 @@ def test_a_deadline_that_is_days_away_by_a_clock_that_is_wrong(
     site, script, cohort, masked_plan, waits, session_of, monkeypatch, shift_ms
 ):
     """The coordinator's word does not keep keys alive for longer than the plan gives the legs of a session."""
-    monkeypatch.setattr(lifetime, "LEGS_S", 2.0)
+    monkeypatch.setattr(lifetime, "LEGS_S", 4.0)
     script.clock_ms = shift_ms
     plan = masked_plan(deadlines={"exchange": 1})
     node, session = waits(plan, lasts_ms=6 * 86_400_000)

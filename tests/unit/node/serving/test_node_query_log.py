@@ -137,11 +137,11 @@ def test_a_query_costs_the_same_after_many_others():
     for seq in range(count):
         tally.add(record(seq, start + seq * 3_600))  # one every 3.6 s: a thousand an hour
     now = start + (count - 1) * 3_600
-    begin = time.perf_counter()
+    begin = time.process_time()
     for _ in range(1000):
         assert tally.answered("a", now) == 1000
         assert not tally.was_answered("other")
-    assert time.perf_counter() - begin < 1.0  # a fold over the log would take minutes
+    assert time.process_time() - begin < 2.0  # a fold over the log would take minutes
 
 
 def test_an_answer_reads_no_old_record_of_the_log(serving, monkeypatch):
