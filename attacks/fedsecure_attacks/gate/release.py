@@ -101,7 +101,8 @@ def audit_release(
     audit = replace(audit, inputs={**audit.inputs, MEMBERS: near.digest()})
     if copies:
         said = "1 record of this node is in it as it is" if copies == 1 else f"{copies} records of this node are in it"
-        counts = {**audit.counts, "members_released_bit_for_bit": found[0].exact, "people_released_or_nearly": copies}
+        known = {key: value for key, value in audit.counts.items() if not key.startswith("nonmembers_released")}
+        counts = {**known, "members_released_bit_for_bit": found[0].exact, "people_released_or_nearly": copies}
         verdict = Verdict(Word.LEAK, f"{said}{' as they are' * (copies > 1)}, or nearly")
         told = _most(_copied(found, len(members), len(held_out)), audit.evidence.get("people"))
         audit = replace(audit, verdict=verdict, counts=counts, evidence={**audit.evidence, "people": told})

@@ -84,24 +84,37 @@ def findings(report: Report) -> tuple[Finding, ...]:
 
 
 def _bits(report: Report) -> list[Finding]:
-    count = report["counts"].get("members_released_bit_for_bit")
-    if not isinstance(count, int) or count < 1:
-        return []
+    count, outside = _count(report, "members_released_bit_for_bit"), _count(report, "nonmembers_released_bit_for_bit")
+    if count < 1 or (outside and not _count(report, "people_released_or_nearly")):
+        return []  # none, or no more of them than repeat by chance
     people = "The record of 1 member is" if count == 1 else f"The records of {count:,} members are"
     words = f"{people} in it as they are, value for value."
-    return [Finding("bits", words, "Certain for these: whoever holds it holds their records.")]
+    return [Finding("bits", words, _sure("whoever holds it holds their records", outside))]
 
 
 def _nearly(report: Report) -> list[Finding]:
     """Records that are in a release but for rounding, a mirror image, a shift or brightness."""
-    counts = report["counts"]
-    exact, count = (counts.get(key) or 0 for key in ("members_released_bit_for_bit", "people_released_or_nearly"))
-    more = count - exact if isinstance(count, int) and isinstance(exact, int) else 0
+    outside = _count(report, "nonmembers_released_or_nearly")
+    more = _count(report, "people_released_or_nearly") - _count(report, "members_released_bit_for_bit")
     if more < 1:
         return []
     people = "The record of 1 person is" if more == 1 else f"The records of {more:,} people are"
     words = f"{people} in it nearly as they are: mirrored, turned, shifted, or at another brightness."
-    return [Finding("copy", words, "Certain for these: nothing but these records comes so near to them.")]
+    return [Finding("copy", words, _sure("nothing but these records comes so near to them", outside))]
+
+
+def _sure(because: str, outside: int) -> str:
+    """``outside``: people who are out and in the release as well."""
+    if not outside:
+        return f"Certain for these: {because}."
+    others = "1 person who is out is" if outside == 1 else f"{outside:,} people who are out are"
+    return f"For no one of them alone: {others} in it as well, by chance. But members clearly more often."
+
+
+def _count(report: Report, key: str) -> int:
+    """Of the report's counts; none where it has no such."""
+    value = report["counts"].get(key)
+    return value if isinstance(value, int) else 0
 
 
 def _tail(name: str, attack: Mapping[str, Any], report: Report) -> Finding | None:

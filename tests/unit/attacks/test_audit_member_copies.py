@@ -12,6 +12,7 @@ from fedsecure_attacks.files import audit_files
 from fedsecure_attacks.images.resemblance import Nearness, released_as_they_are
 from fedsecure_attacks.membercopies import copies_among
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.report.findings import findings
 from fedsecure_attacks.report.validate import check
 from fedsecure_attacks.report.words import first_page
 from fedsecure_attacks.strictjson import files_report
@@ -96,6 +97,34 @@ def test_rows_of_few_values_repeat_by_chance_and_are_no_leak():
         assert found.nearly > 0
         assert found.outside > 0
         assert found.leaks == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"members_released_bit_for_bit": 3, "nonmembers_released_bit_for_bit": 0}, ["Certain for these: whoever"]),
+        ({"members_released_bit_for_bit": 3, "nonmembers_released_bit_for_bit": 4}, []),
+        (
+            {
+                "members_released_bit_for_bit": 30, "nonmembers_released_bit_for_bit": 1,
+                "people_released_or_nearly": 32, "nonmembers_released_or_nearly": 2,
+            },
+            [
+                "For no one of them alone: 1 person who is out is in it as well, by chance. But members clearly",
+                "For no one of them alone: 2 people who are out are in it as well, by chance. But members clearly",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_a_page_calls_certain_what_is_and_not_what_repeats_by_chance(counts, said):
+    rng = np.random.default_rng(8)
+    parts = three(wide, 60, 200, 100, rng)
+    report = files_report(audited(parts, with_members(wide("released", 10, rng), parts[0], 3)))
+    assert report["verdict"] == "LEAK"
+    kept = {key: value for key, value in report["counts"].items() if "released_" not in key}
+    found = [f for f in findings({**report, "counts": {**kept, **counts}}) if "are in it" in f.words]
+    assert len(found) == len(said)
+    assert all(f.sure.startswith(words) for f, words in zip(found, said, strict=True))
 
 
 def skewed(n: int, rng: np.random.Generator) -> np.ndarray:
