@@ -11,9 +11,9 @@ from fedsecure.models import Parameters, state_specs
 from fedsecure.plan import Plan
 from fedsecure.tensors import Array
 from fedsecure_attacks.federated.shadows import FederatedShadow
-from fedsecure_attacks.mechanism.shadows import Mask
 from fedsecure_attacks.observation import Round
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.splits import Mask
 
 __all__ = ["NAMES", "pack", "unpack"]
 

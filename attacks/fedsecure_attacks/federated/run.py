@@ -20,8 +20,8 @@ from fedsecure.simulation import Simulator
 from fedsecure.tensors import Tensors
 from fedsecure_attacks.embedding import blocks
 from fedsecure_attacks.federated.setting import FederatedSetting
-from fedsecure_attacks.mechanism.shadows import Mask
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.splits import Mask
 
 __all__ = ["FIRST_OTHER", "TARGET", "Heard", "ListenedFedAF", "deal", "plan_of", "run"]
 

@@ -18,9 +18,10 @@ from fedsecure.plan.task import ImageTask
 from fedsecure.tensors import Array, Tensors
 from fedsecure_attacks.federated.run import FIRST_OTHER, TARGET, Heard, deal, plan_of, run
 from fedsecure_attacks.federated.setting import FederatedSetting
-from fedsecure_attacks.mechanism.shadows import MOST_LONGER, Mask, matching_residual
 from fedsecure_attacks.observation import Coordinator, OtherNode, Round, public_plan
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.residual import MOST_LONGER, matching_residual
+from fedsecure_attacks.splits import Mask
 from fedsecure_attacks.statistics.scores import Floats
 
 __all__ = ["FederatedShadow", "make_federated"]

@@ -22,8 +22,9 @@ from fedsecure_attacks.federated.setting import FederatedSetting
 from fedsecure_attacks.federated.shadows import FederatedShadow, make_federated
 from fedsecure_attacks.mechanism import shadows
 from fedsecure_attacks.mechanism.setting import Setting
-from fedsecure_attacks.mechanism.shadows import Mask, Shadow, make_shadow
+from fedsecure_attacks.mechanism.shadows import Shadow, make_shadow
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.splits import Mask
 
 __all__ = ["ShadowCache", "shadow_key"]
 

@@ -13,9 +13,9 @@ from fedsecure_attacks.images.tracing import mean_tracing
 from fedsecure_attacks.mechanism.measures import measure_attack
 from fedsecure_attacks.mechanism.results import CellResult
 from fedsecure_attacks.mechanism.scoring import PRIMARY, Scored, combine
-from fedsecure_attacks.mechanism.shadows import Mask, coin
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled, Pools
+from fedsecure_attacks.splits import Mask, coin
 from fedsecure_attacks.statistics.scores import Floats
 from fedsecure_attacks.verdict import Control
 

@@ -12,9 +12,9 @@ from fedsecure_attacks import controls
 from fedsecure_attacks.images.copies import exact_copies
 from fedsecure_attacks.mechanism.makers import STRANGER
 from fedsecure_attacks.mechanism.scoring import PRIMARY, AnyShadow
-from fedsecure_attacks.mechanism.shadows import coin
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled
+from fedsecure_attacks.splits import coin
 from fedsecure_attacks.statistics.intervals import auc_interval
 from fedsecure_attacks.statistics.roc import auc
 from fedsecure_attacks.statistics.scores import Floats, Scores

@@ -9,8 +9,9 @@ from fedsecure_attacks.federated.shadows import FederatedShadow
 from fedsecure_attacks.mechanism.cache import ShadowCache
 from fedsecure_attacks.mechanism.people import People
 from fedsecure_attacks.mechanism.setting import Setting
-from fedsecure_attacks.mechanism.shadows import Shadow, coin
+from fedsecure_attacks.mechanism.shadows import Shadow
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.splits import coin
 
 __all__ = ["STRANGER", "AnySetting", "Shadows"]
 

@@ -23,9 +23,9 @@ from fedsecure_attacks.images.likelihood import GROUPS, image_likelihood
 from fedsecure_attacks.images.neighbour import distances
 from fedsecure_attacks.images.tracing import mean_tracing
 from fedsecure_attacks.images.trained import STEPS, margins, train_on
-from fedsecure_attacks.mechanism.shadows import Mask
 from fedsecure_attacks.observation import Outsider
 from fedsecure_attacks.records import Candidates, Labelled
+from fedsecure_attacks.splits import Mask
 from fedsecure_attacks.statistics.calibration import against_others
 from fedsecure_attacks.statistics.scores import Floats
 

@@ -1,7 +1,4 @@
-"""Shadows: sets condensed from random halves of the pool, by the loop that nodes use.
-
-Each record is in with probability one half, an independent coin for each; one split labels all records at once.
-"""
+"""Shadows: sets condensed from random halves of the pool, by the loop that nodes use."""
 
 from __future__ import annotations
 
@@ -9,30 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from fedsecure.condensation.initial import initial_images
 from fedsecure.condensation.loop import Draw, Matcher, match, record_matcher
 from fedsecure.condensation.matching import squared_distance
-from fedsecure.condensation.means import ClassMeans, ClassRecords, exact_means, synthetic_means
+from fedsecure.condensation.means import ClassMeans, ClassRecords
 from fedsecure.errors import AuditError
 from fedsecure.method import ClientContext
 from fedsecure.models import Network, Parameters, draw_parameters
-from fedsecure.randomness import derive_seed, numpy_generator, torch_generator
+from fedsecure.randomness import derive_seed, torch_generator
 from fedsecure.tensors import Array
 from fedsecure_attacks.embedding import family
 from fedsecure_attacks.mechanism.noisy import NoisyMatching, noisy_matching
 from fedsecure_attacks.mechanism.setting import Setting
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.residual import MOST_LONGER, matching_residual
+from fedsecure_attacks.splits import Mask
 
-__all__ = ["NAMES", "Mask", "Shadow", "coin", "make_shadow", "matching_residual", "pack", "unpack"]
+__all__ = ["NAMES", "Shadow", "make_shadow", "pack", "unpack"]
 
-#: How much longer than ``steps`` a setting with a residual may take, and how often in ``steps`` it is looked at.
-MOST_LONGER, LOOKS = 8, 5
-#: Fresh networks that the residual is measured under.
-PROBES = 5
-Mask = npt.NDArray[np.bool_]
+#: How often in ``steps`` a setting with a residual is looked at.
+LOOKS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +60,6 @@ def unpack(arrays: Mapping[str, Array], inside: Mask, number: int) -> Shadow:
     """What ``pack`` packed. Raises ``AuditError`` or ``ValueError`` when it is not that."""
     residual, steps = arrays["about"].tolist()
     return Shadow(Labelled(f"shadow {number}", arrays["x"], arrays["y"]), inside, residual, int(steps))
-
-
-def coin(n: int, seed: int, number: int) -> Mask:
-    """Split ``number``: (n,), each record in with probability one half."""
-    return np.asarray(numpy_generator(seed, "split", number).random(n) < 0.5)
 
 
 def make_shadow(pool: Labelled, inside: Mask, setting: Setting, seed: int, number: int) -> Shadow:
@@ -133,15 +123,3 @@ def _drawing(network: Network, seed: int, part: int) -> Draw:
 def _loss(real: ClassMeans, synthetic: ClassMeans, step: int) -> dict[str, torch.Tensor]:
     del step
     return {"dm": squared_distance(real.features, synthetic.features)}
-
-
-def matching_residual(network: Network, records: ClassRecords, images: torch.Tensor, seed: int) -> float:
-    """Mean over fresh networks and classes of the squared distance between the means of features of ``records`` and of
-    ``images`` (H, P, *shape) of the same classes."""
-    found = []
-    with torch.no_grad():
-        for probe in range(PROBES):
-            w = draw_parameters(network, torch_generator(seed, "probe", probe))
-            real, made = exact_means(network, w, records), synthetic_means(network, w, images)
-            found.append(float((real.features - made.features).square().sum(dim=1).mean()))
-    return float(np.mean(found))

@@ -17,8 +17,8 @@ from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure_attacks.mechanism.measures import AttackOnMechanism, measure_attack, over_rate_p
 from fedsecure_attacks.mechanism.scoring import PRIMARY, Scored
-from fedsecure_attacks.mechanism.shadows import coin
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.splits import coin
 from fedsecure_attacks.spm.controls import controls_of
 from fedsecure_attacks.spm.final import without_pool
 from fedsecure_attacks.spm.gradients import check_method

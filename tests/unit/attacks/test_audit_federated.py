@@ -29,9 +29,9 @@ from fedsecure_attacks.images.neighbour import raw_neighbour
 from fedsecure_attacks.images.tracing import RoundsFrame, mean_tracing, multi_round
 from fedsecure_attacks.images.trained import loss_attack
 from fedsecure_attacks.mechanism.cache import ShadowCache, shadow_key
-from fedsecure_attacks.mechanism.shadows import coin
 from fedsecure_attacks.observation import Coordinator, OtherNode, Outsider
 from fedsecure_attacks.records import Candidates, Labelled
+from fedsecure_attacks.splits import coin
 from fedsecure_attacks.statistics.roc import auc
 from fedsecure_attacks.statistics.scores import Floats, Scores
 

@@ -10,8 +10,9 @@ import pytest
 from fedsecure_attacks.mechanism.audit import audit_cell
 from fedsecure_attacks.mechanism.cache import ShadowCache, shadow_key
 from fedsecure_attacks.mechanism.setting import Setting, matched
-from fedsecure_attacks.mechanism.shadows import coin, make_shadow
+from fedsecure_attacks.mechanism.shadows import make_shadow
 from fedsecure_attacks.records import Labelled
+from fedsecure_attacks.splits import coin
 
 QUICK = Setting(ipc=2, steps=20, interval=10, width=8)
 

@@ -17,9 +17,10 @@ from fedsecure_attacks.mechanism.people import named
 from fedsecure_attacks.mechanism.results import CellResult
 from fedsecure_attacks.mechanism.scoring import Scored
 from fedsecure_attacks.mechanism.setting import Setting
-from fedsecure_attacks.mechanism.shadows import coin, make_shadow
+from fedsecure_attacks.mechanism.shadows import make_shadow
 from fedsecure_attacks.mechanism.sweep import Finished
 from fedsecure_attacks.mechanism.sweepfile import SweepSettings, load_sweep, merged
+from fedsecure_attacks.splits import coin
 from fedsecure_attacks.verdict import Control, Thresholds, Word
 
 CELL = Cell("as deployed", Setting())
