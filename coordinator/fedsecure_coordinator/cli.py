@@ -14,8 +14,8 @@ from fedsecure.errors import ConfigError, LocalProtocolError, StoreError
 from fedsecure_coordinator import cli_cohort
 
 if TYPE_CHECKING:
-    from fedsecure_coordinator.journal import Access, Journal, RunRow
     from fedsecure_coordinator.settings import CoordinatorSettings
+    from fedsecure_coordinator.store.journal import Access, Journal, RunRow
 
 __all__ = ["app"]
 
@@ -92,7 +92,7 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Add a run. A daemon that is running takes it up within a second."""
-    from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
+    from fedsecure_coordinator.cohorts.manifests import FOLDER, Cohorts
     from fedsecure_coordinator.setup import submit_plan
 
     with _Store(folder, "create") as store:
@@ -135,7 +135,7 @@ def status(
     watch: Annotated[bool, typer.Option(help="Go on showing it, until Ctrl-C.")] = False,
 ) -> None:
     """Show whether the daemon runs, and how every run stands."""
-    from fedsecure_coordinator.status import show_live, status_lines, status_of
+    from fedsecure_coordinator.views.status import show_live, status_lines, status_of
 
     if watch and as_json:
         raise ConfigError("--watch and --json exclude each other", hint="ask for --json as often as needed")
@@ -156,7 +156,7 @@ def status(
 @app.command()
 def runs(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List all runs, and how they ended."""
-    from fedsecure_coordinator.views import run_summary
+    from fedsecure_coordinator.views.runs import run_summary
 
     with _Store(folder) as store:
         found = [run_summary(row) for row in store.journal.runs()]
@@ -210,8 +210,8 @@ def export(
 ) -> None:
     """Write a run's model (safetensors), model card, plan and history."""
     from fedsecure.methods import build_method
-    from fedsecure_coordinator.blobs import BlobStore
-    from fedsecure_coordinator.export import export_run
+    from fedsecure_coordinator.store.blobs import BlobStore
+    from fedsecure_coordinator.views.export import export_run
 
     with _Store(folder) as store:
         blobs = BlobStore(store.settings.store / "blobs", reading=True)
@@ -242,7 +242,7 @@ def export(
 
 
 def _row(journal: Journal, text: str) -> RunRow:
-    from fedsecure_coordinator.views import find_run
+    from fedsecure_coordinator.views.runs import find_run
 
     return find_run(journal, text)
 

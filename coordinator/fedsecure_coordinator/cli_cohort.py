@@ -10,7 +10,7 @@ import typer
 from fedsecure.commands.output import JsonOption, emit_json, say
 
 if TYPE_CHECKING:
-    from fedsecure_coordinator.masking.cohorts import Cohorts
+    from fedsecure_coordinator.cohorts.manifests import Cohorts
     from fedsecure_coordinator.settings import CoordinatorSettings
 
 __all__ = ["app"]
@@ -62,7 +62,7 @@ def show(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
 
 
 def _cohorts(folder: Path) -> tuple[CoordinatorSettings, Cohorts]:
-    from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
+    from fedsecure_coordinator.cohorts.manifests import FOLDER, Cohorts
     from fedsecure_coordinator.settings import load_settings
 
     settings = load_settings(folder)

@@ -21,31 +21,31 @@ from fedsecure.threads import lacks_thread, threads_needed
 from fedsecure.wire.credentials import TlsFiles, own_participant, server_credentials
 from fedsecure.wire.v1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from fedsecure.wire.v1.prediction_pb2_grpc import add_PredictionServicer_to_server
-from fedsecure_coordinator.blobs import BlobStore
-from fedsecure_coordinator.desk import Desk
-from fedsecure_coordinator.gate import Gate
-from fedsecure_coordinator.journal import JOURNAL_NAME, Journal
-from fedsecure_coordinator.listening import check_listen
+from fedsecure_coordinator.cohorts.manifests import FOLDER, Cohorts
 from fedsecure_coordinator.masking.buffers import Buffers
 from fedsecure_coordinator.masking.calls import MaskingCalls
-from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
 from fedsecure_coordinator.masking.sessions import Sessions
 from fedsecure_coordinator.masking.times import Times
-from fedsecure_coordinator.notices import Notice
-from fedsecure_coordinator.pool import CallPool
 from fedsecure_coordinator.prediction.board import Board
 from fedsecure_coordinator.prediction.dispatcher import Dispatcher
 from fedsecure_coordinator.prediction.models import Models
 from fedsecure_coordinator.prediction.servicer import PredictionServicer
 from fedsecure_coordinator.prediction.turnstile import CALLS_EACH, Turnstile
-from fedsecure_coordinator.preparation import Preparer, physical_memory
-from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import BuildMethod
-from fedsecure_coordinator.servicer import Servicer, ServicerLimits
+from fedsecure_coordinator.runs.notices import Notice
+from fedsecure_coordinator.runs.preparation import Preparer, physical_memory
+from fedsecure_coordinator.runs.registry import Registry
+from fedsecure_coordinator.runs.run import BuildMethod
+from fedsecure_coordinator.service.desk import Desk
+from fedsecure_coordinator.service.gate import Gate
+from fedsecure_coordinator.service.listening import check_listen
+from fedsecure_coordinator.service.pool import CallPool
+from fedsecure_coordinator.service.servicer import Servicer, ServicerLimits
+from fedsecure_coordinator.service.uploads import Uploads
 from fedsecure_coordinator.settings import CONFIG_NAME, CoordinatorSettings
-from fedsecure_coordinator.uploads import Uploads
-from fedsecure_coordinator.watch import FileWatch
-from fedsecure_coordinator.worker import Evaluate, Worker
+from fedsecure_coordinator.store.blobs import BlobStore
+from fedsecure_coordinator.store.journal import JOURNAL_NAME, Journal
+from fedsecure_coordinator.store.watch import FileWatch
+from fedsecure_coordinator.work.worker import Evaluate, Worker
 
 __all__ = ["Daemon"]
 

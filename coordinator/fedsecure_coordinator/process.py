@@ -14,15 +14,15 @@ from fedsecure.errors import FedSecureError, RunAborted
 from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.signals import stop_on_signals
+from fedsecure_coordinator.cohorts.manifests import FOLDER, Cohorts
 from fedsecure_coordinator.daemon import Daemon
-from fedsecure_coordinator.evaluation import evaluator
-from fedsecure_coordinator.journal import RunRow
-from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
-from fedsecure_coordinator.progress import LogFormat, Progress
 from fedsecure_coordinator.settings import load_settings
 from fedsecure_coordinator.setup import submit_plan
-from fedsecure_coordinator.spoken import real_stderr
-from fedsecure_coordinator.views import run_view
+from fedsecure_coordinator.store.journal import RunRow
+from fedsecure_coordinator.views.progress import LogFormat, Progress
+from fedsecure_coordinator.views.runs import run_view
+from fedsecure_coordinator.views.spoken import real_stderr
+from fedsecure_coordinator.work.evaluation import evaluator
 
 __all__ = ["run_daemon"]
 

@@ -13,11 +13,11 @@ from fedsecure.files import PUBLIC_FILE, create_durably, exists, faults, private
 from fedsecure.masked_plan import masked_exchanges
 from fedsecure.methods.outline import outline_of
 from fedsecure.plan import load_plan
-from fedsecure_coordinator.journal import JOURNAL_NAME, Access, Journal, RunRow
-from fedsecure_coordinator.masking.cohorts import Cohorts
-from fedsecure_coordinator.masking.masks import require_manifest
-from fedsecure_coordinator.preparation import check_fits, physical_memory
+from fedsecure_coordinator.cohorts.manifests import Cohorts
+from fedsecure_coordinator.cohorts.masks import require_manifest
+from fedsecure_coordinator.runs.preparation import check_fits, physical_memory
 from fedsecure_coordinator.settings import CONFIG_NAME, CoordinatorSettings, load_settings
+from fedsecure_coordinator.store.journal import JOURNAL_NAME, Access, Journal, RunRow
 
 __all__ = ["check_new", "example", "open_store", "submit_plan", "write_settings"]
 

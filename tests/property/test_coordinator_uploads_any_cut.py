@@ -13,7 +13,7 @@ from fedsecure.errors import RemoteProtocolError
 from fedsecure.schema import Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
-from fedsecure_coordinator.uploads import Uploads
+from fedsecure_coordinator.service.uploads import Uploads
 
 SCHEMA = Schema((TensorSpec("x", "uint8", (300,), 0, 255, "bytes"),))
 

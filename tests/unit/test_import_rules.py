@@ -110,7 +110,19 @@ ALLOWED = {
         "wire",
     },
 }
-#: The floors of the node: each part imports those above it in this list and nothing below.
+#: The floors of a daemon: each part imports those above it in this list and nothing below.
+COORDINATOR_FLOORS = (
+    ("quota", "settings"),
+    ("cohorts", "store"),
+    ("runs",),
+    ("masking",),
+    ("service", "views", "work"),
+    ("prediction", "setup"),
+    ("daemon",),
+    ("process",),
+    ("cli_cohort",),
+    ("cli",),
+)
 NODE_FLOORS = (
     ("keys", "text", "settings"),
     ("progress",),
@@ -232,12 +244,15 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
-def test_floors_of_the_node() -> None:
-    floor = {name: level for level, names in enumerate(NODE_FLOORS) for name in names}
+@pytest.mark.parametrize(
+    ("package", "floors"), [("fedsecure_coordinator", COORDINATOR_FLOORS), ("fedsecure_node", NODE_FLOORS)]
+)
+def test_floors_of_a_daemon(package: str, floors: tuple[tuple[str, ...], ...]) -> None:
+    floor = {name: level for level, names in enumerate(floors) for name in names}
     for module, path in modules():
-        if not module.startswith("fedsecure_node."):
+        if not module.startswith(f"{package}."):
             continue
         assert part(module) in floor, f"{module}: on no floor"
         for imported, _ in imports(path):
-            if imported.startswith("fedsecure_node.") and part(imported) != part(module):
+            if imported.startswith(f"{package}.") and part(imported) != part(module):
                 assert floor[part(imported)] < floor[part(module)], f"{module} imports {imported}"

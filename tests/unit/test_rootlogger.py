@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from fedsecure.rootlogger import root_logger_kept
-from fedsecure_coordinator.progress import Progress
+from fedsecure_coordinator.views.progress import Progress
 
 IMPORTS = """
 import logging

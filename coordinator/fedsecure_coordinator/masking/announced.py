@@ -9,7 +9,7 @@ from fedsecure.secagg.noise import NoiseSpec
 from fedsecure.secagg.results import SessionResult
 from fedsecure.secagg.streams import Stream, unflatten
 from fedsecure.tensors import Array, Tensors
-from fedsecure_coordinator.masking.tables import MaskedSum
+from fedsecure_coordinator.store.sums import MaskedSum
 
 __all__ = ["announcement", "summed_tensors"]
 

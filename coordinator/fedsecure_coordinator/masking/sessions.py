@@ -26,11 +26,11 @@ from fedsecure_coordinator.masking.announced import announcement, summed_tensors
 from fedsecure_coordinator.masking.buffers import Buffers
 from fedsecure_coordinator.masking.lost import lost, to_invite
 from fedsecure_coordinator.masking.session import ClosedLeg, Session, SessionOver
-from fedsecure_coordinator.masking.tables import MaskedSum
 from fedsecure_coordinator.masking.task import Task
 from fedsecure_coordinator.masking.times import Times
-from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import Run, one_line
+from fedsecure_coordinator.runs.registry import Registry
+from fedsecure_coordinator.runs.run import Run, one_line
+from fedsecure_coordinator.store.sums import MaskedSum
 
 __all__ = ["Sessions"]
 

@@ -12,8 +12,8 @@ from fedsecure.secagg.memory import session_numbers
 from fedsecure.secagg.noise import NoiseSpec, dp_digest
 from fedsecure.secagg.sessionconfig import NONCE_BYTES, SessionConfig
 from fedsecure.secagg.streams import Stream
-from fedsecure_coordinator.masking.masks import Masks
-from fedsecure_coordinator.runs import Run
+from fedsecure_coordinator.cohorts.masks import Masks
+from fedsecure_coordinator.runs.run import Run
 
 __all__ = ["Task"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fedsecure.text import counted
-from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.store.journal import Journal, RunRow
 
 __all__ = ["MASKING_WORDS", "Event", "masked_rounds", "session_line", "session_view"]
 

@@ -7,8 +7,8 @@ import time
 from typing import Final
 
 from fedsecure.errors import StoreError
-from fedsecure_coordinator.journal import Journal, Served
 from fedsecure_coordinator.prediction.dispatcher import Dispatcher
+from fedsecure_coordinator.store.journal import Journal, Served
 
 __all__ = ["Board"]
 

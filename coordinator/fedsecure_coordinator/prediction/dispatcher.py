@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from fedsecure.errors import NodeUnreachable, WireError
 from fedsecure.wire.v1 import prediction_pb2 as pb
-from fedsecure_coordinator.journal import Served
 from fedsecure_coordinator.prediction.messages import told
 from fedsecure_coordinator.prediction.relay import Body, Query, Relay, Reply
 from fedsecure_coordinator.quota import Quota
+from fedsecure_coordinator.store.journal import Served
 
 __all__ = ["Dispatcher"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from fedsecure.errors import DataError, RemoteProtocolError
 from fedsecure.method import RoutedMethod
 from fedsecure.tensors import Array, Tensors
-from fedsecure_coordinator.journal import Published, RunRow
-from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import plan_of
+from fedsecure_coordinator.runs.registry import Registry
+from fedsecure_coordinator.runs.run import plan_of
+from fedsecure_coordinator.store.journal import Published, RunRow
 
 __all__ = ["Model", "Models"]
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from fedsecure.errors import NodeUnreachable, RemoteProtocolError, WireError
 from fedsecure.wire.v1 import prediction_pb2 as pb
-from fedsecure_coordinator.journal import Served
+from fedsecure_coordinator.store.journal import Served
 
 __all__ = ["LAST_SECONDS", "MAX_EACH", "MAX_QUEUED", "Body", "Query", "Relay", "Reply", "State"]
 

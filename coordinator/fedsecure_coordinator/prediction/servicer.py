@@ -16,8 +16,6 @@ from fedsecure.errors import RemoteProtocolError
 from fedsecure.wire.codec import PROTOCOL
 from fedsecure.wire.v1 import prediction_pb2 as pb
 from fedsecure.wire.v1.prediction_pb2_grpc import PredictionServicer as Base
-from fedsecure_coordinator.calls import check_hello, guarded
-from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.prediction.dispatcher import Dispatcher
 from fedsecure_coordinator.prediction.messages import (
     MAX_QUERY_BYTES,
@@ -31,7 +29,9 @@ from fedsecure_coordinator.prediction.models import Model, Models
 from fedsecure_coordinator.prediction.relay import Body, Reply
 from fedsecure_coordinator.prediction.turnstile import Turnstile
 from fedsecure_coordinator.quota import Quota
-from fedsecure_coordinator.servicer import ServicerLimits
+from fedsecure_coordinator.service.calls import check_hello, guarded
+from fedsecure_coordinator.service.gate import Gate
+from fedsecure_coordinator.service.servicer import ServicerLimits
 
 __all__ = ["PredictionServicer"]
 

@@ -26,9 +26,9 @@ from fedsecure.wire.v1 import prediction_pb2
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorStub
 from fedsecure.wire.v1.prediction_pb2_grpc import PredictionStub
 from fedsecure_coordinator.daemon import Daemon
-from fedsecure_coordinator.journal import RunRow
 from fedsecure_coordinator.settings import load_settings
 from fedsecure_coordinator.setup import write_settings
+from fedsecure_coordinator.store.journal import RunRow
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from forked_nodes import ForkedDaemon

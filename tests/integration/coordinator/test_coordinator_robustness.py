@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fedsecure.errors import CertificateError
-from fedsecure_coordinator.journal import Journal
+from fedsecure_coordinator.store.journal import Journal
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from forked_nodes import ForkedDaemon

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsecure_coordinator.pool import CallPool
+from fedsecure_coordinator.service.pool import CallPool
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from forked_nodes import ForkedDaemon

@@ -15,7 +15,7 @@ from fedsecure.secagg.manifest import parse_manifest
 from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator import daemon as daemon_module
-from fedsecure_coordinator.masking.cohorts import FOLDER, Cohorts
+from fedsecure_coordinator.cohorts.manifests import FOLDER, Cohorts
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 VALUES = {"a": 0.5, "b": 20.0, "c": -3.25}

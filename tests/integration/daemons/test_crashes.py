@@ -10,8 +10,8 @@ import pytest
 from fedsecure.methods import build_method
 from fedsecure.simulation import simulate
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
+from fedsecure_coordinator.store.blobs import BlobStore
 
 
 @pytest.mark.slow

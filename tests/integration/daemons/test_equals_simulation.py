@@ -10,8 +10,8 @@ from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.simulation import simulate
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
+from fedsecure_coordinator.store.blobs import BlobStore
 from fedsecure_node.settings import load_settings
 from fedsecure_node.store.store import Store
 

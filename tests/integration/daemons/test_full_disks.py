@@ -13,8 +13,8 @@ import pytest
 from fedsecure.methods import build_method
 from fedsecure.simulation import simulate
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
+from fedsecure_coordinator.store.blobs import BlobStore
 
 #: A model of about 400 kB: larger than the limit below, smaller than the disk. The store.db journal is below both.
 MODEL = {"name": "mlp", "hidden": [768, 64]}

@@ -21,8 +21,8 @@ from fedsecure.plan import Plan
 from fedsecure.rounds.events import Aggregate
 from fedsecure.simulation import Simulator
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore
 from fedsecure_coordinator.setup import open_store
+from fedsecure_coordinator.store.blobs import BlobStore
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.store.store import Store
 

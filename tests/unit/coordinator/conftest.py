@@ -16,17 +16,17 @@ from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_coordinator.blobs import BlobStore
-from fedsecure_coordinator.desk import Desk
-from fedsecure_coordinator.journal import Journal, RunRow
+from fedsecure_coordinator.cohorts.manifests import Cohorts
 from fedsecure_coordinator.masking.calls import MaskingCalls
-from fedsecure_coordinator.masking.cohorts import Cohorts
 from fedsecure_coordinator.masking.sessions import Sessions
 from fedsecure_coordinator.masking.times import Times
-from fedsecure_coordinator.preparation import Preparer
-from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.uploads import Uploads
-from fedsecure_coordinator.worker import Worker
+from fedsecure_coordinator.runs.preparation import Preparer
+from fedsecure_coordinator.runs.registry import Registry
+from fedsecure_coordinator.service.desk import Desk
+from fedsecure_coordinator.service.uploads import Uploads
+from fedsecure_coordinator.store.blobs import BlobStore
+from fedsecure_coordinator.store.journal import Journal, RunRow
+from fedsecure_coordinator.work.worker import Worker
 
 #: ``masked_nodes`` lies there and is no test itself.
 sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.card import model_card
-from fedsecure_coordinator.views import find_run, run_view
+from fedsecure_coordinator.views.card import model_card
+from fedsecure_coordinator.views.runs import find_run, run_view
 
 
 @pytest.mark.parametrize(

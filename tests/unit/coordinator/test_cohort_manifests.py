@@ -11,7 +11,7 @@ from fedsecure.cli import run
 from fedsecure.crypto.signatures import generate_identity
 from fedsecure.errors import CertificateError, StoreError
 from fedsecure.secagg.manifest import CohortManifest, write_manifest
-from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.cohorts.manifests import Cohorts
 
 NODES = ("a", "b", "c")
 

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from fedsecure.errors import StoreError
-from fedsecure_coordinator.blobs import BlobStore
+from fedsecure_coordinator.store.blobs import BlobStore
 
 
 def test_a_blob_comes_back(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fedsecure.errors import StoreError
-from fedsecure_coordinator.journal import Journal, RunRow, Submission
+from fedsecure_coordinator.store.journal import Journal, RunRow, Submission
 
 ROW = RunRow("d" * 64, "plan'); DROP TABLE runs; --", b"{}", 17)
 

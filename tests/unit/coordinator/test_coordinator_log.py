@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from fedsecure_coordinator.quota import MAX_KEYS, Quota
-from fedsecure_coordinator.spoken import record_of
+from fedsecure_coordinator.views.spoken import record_of
 
 
 @pytest.mark.parametrize(

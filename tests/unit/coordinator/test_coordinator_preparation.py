@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from fedsecure.errors import ConfigError, WireError
-from fedsecure_coordinator.journal import RunRow
-from fedsecure_coordinator.preparation import check_fits, memory_needed, physical_memory
+from fedsecure_coordinator.runs.preparation import check_fits, memory_needed, physical_memory
+from fedsecure_coordinator.store.journal import RunRow
 
 
 def never_gone():

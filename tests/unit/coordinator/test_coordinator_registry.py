@@ -11,7 +11,7 @@ from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.method import Cancelled
 from fedsecure.randomness import server_seed
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.journal import RunRow
+from fedsecure_coordinator.store.journal import RunRow
 
 
 def never_gone():

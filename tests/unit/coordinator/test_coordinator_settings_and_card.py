@@ -18,15 +18,15 @@ from fedsecure.errors import ConfigError
 from fedsecure.methods import build_method
 from fedsecure.models import state_of
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.card import LOADING, ROUTING, model_card
-from fedsecure_coordinator.export import export_run
-from fedsecure_coordinator.journal import RunRow
-from fedsecure_coordinator.notices import Notice
-from fedsecure_coordinator.progress import Progress, runs_table
+from fedsecure_coordinator.runs.notices import Notice
 from fedsecure_coordinator.settings import CoordinatorSettings, load_settings, split_listen
 from fedsecure_coordinator.setup import example, write_settings
-from fedsecure_coordinator.status import status_lines
-from fedsecure_coordinator.views import find_run, run_view
+from fedsecure_coordinator.store.journal import RunRow
+from fedsecure_coordinator.views.card import LOADING, ROUTING, model_card
+from fedsecure_coordinator.views.export import export_run
+from fedsecure_coordinator.views.progress import Progress, runs_table
+from fedsecure_coordinator.views.runs import find_run, run_view
+from fedsecure_coordinator.views.status import status_lines
 
 PLAN_TASK = {"kind": "image", "classes": ["a", "ö"], "shape": [1, 8, 8], "mean": [0.25], "std": [0.75]}
 ROOT = Path(__file__).resolve().parents[3]

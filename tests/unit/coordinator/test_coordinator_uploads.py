@@ -9,7 +9,7 @@ from fedsecure.errors import DataError, RemoteProtocolError, WireError
 from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution, upload_key
-from fedsecure_coordinator.uploads import slot_of
+from fedsecure_coordinator.service.uploads import slot_of
 
 
 @pytest.fixture

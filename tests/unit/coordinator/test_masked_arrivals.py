@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from fedsecure.secagg.session import ephemeral_cohort
-from fedsecure_coordinator.masking.arrivals import Arrivals
-from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.cohorts.arrivals import Arrivals
+from fedsecure_coordinator.cohorts.manifests import Cohorts
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from fedsecure.errors import StoreError
 from fedsecure.plan.examples import read_example
 from fedsecure.secagg.manifest import CohortManifest, write_manifest
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.card import model_card
-from fedsecure_coordinator.journal import Journal
 from fedsecure_coordinator.masking.views import MASKING_WORDS
-from fedsecure_coordinator.status import status_lines
-from fedsecure_coordinator.views import run_view
+from fedsecure_coordinator.store.journal import Journal
+from fedsecure_coordinator.views.card import model_card
+from fedsecure_coordinator.views.runs import run_view
+from fedsecure_coordinator.views.status import status_lines
 
 
 def cohort_of_its_exchange(run, digest):

@@ -10,11 +10,11 @@ from fedsecure.randomness import server_seed
 from fedsecure.secagg.memory import MOST_SESSIONS
 from fedsecure.secagg.results import parse_result
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.card import model_card
 from fedsecure_coordinator.masking.lost import nodes_of_a_lost_sum, to_invite
-from fedsecure_coordinator.runs import plan_of
-from fedsecure_coordinator.status import status_lines
-from fedsecure_coordinator.views import run_summary, run_view, sentence
+from fedsecure_coordinator.runs.run import plan_of
+from fedsecure_coordinator.views.card import model_card
+from fedsecure_coordinator.views.runs import run_summary, run_view, sentence
+from fedsecure_coordinator.views.status import status_lines
 
 START = float(server_seed(5) % 7)
 ALL = list("abcd")

@@ -9,7 +9,7 @@ from fedsecure.errors import DataError
 from fedsecure.randomness import server_seed
 from fedsecure.secagg.results import parse_result
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.views import run_view, sentence
+from fedsecure_coordinator.views.runs import run_view, sentence
 
 START = float(server_seed(5) % 7)
 

@@ -12,9 +12,9 @@ from fedsecure.errors import DataError, RemoteProtocolError, WireError
 from fedsecure.method import RoutedMethod
 from fedsecure.schema import Schema, TensorSpec
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.journal import Journal, Published, RunRow, Served
 from fedsecure_coordinator.prediction.board import Board
 from fedsecure_coordinator.prediction.models import Models
+from fedsecure_coordinator.store.journal import Journal, Published, RunRow, Served
 
 TABLES_OF_FORMAT_2 = ("published", "served")
 TABLES_OF_FORMAT_3 = ("masks", "sums")

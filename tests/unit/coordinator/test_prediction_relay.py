@@ -8,8 +8,8 @@ import pytest
 
 from fedsecure.errors import NodeUnreachable, RemoteProtocolError, WireError
 from fedsecure.wire.v1 import prediction_pb2 as pb
-from fedsecure_coordinator.journal import Served
 from fedsecure_coordinator.prediction.relay import LAST_SECONDS, MAX_EACH, MAX_QUEUED, Relay, State
+from fedsecure_coordinator.store.journal import Served
 
 RUN, OTHER = "r" * 64, "o" * 64
 KEY = pb.SignedStatement(label="node-query-key", body=b"key")

@@ -13,8 +13,8 @@ from fedsecure.masked_plan import masked_exchanges
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
-from fedsecure_coordinator.journal import Journal
 from fedsecure_coordinator.setup import submit_plan
+from fedsecure_coordinator.store.journal import Journal
 from fedsecure_node.plans.approvals import approve
 from fedsecure_node.plans.describe import describe
 from fedsecure_node.plans.masked_words import masks_json

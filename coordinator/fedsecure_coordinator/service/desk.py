@@ -11,10 +11,10 @@ from fedsecure.rounds.events import ContributionAccepted, NodeJoined, NodeLeft, 
 from fedsecure.schema import Schema
 from fedsecure.text import printable
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_coordinator.journal import Published, RunRow, Submission
 from fedsecure_coordinator.masking.announced import announcement
-from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import Run, plan_of, run_state
+from fedsecure_coordinator.runs.registry import Registry
+from fedsecure_coordinator.runs.run import Run, plan_of, run_state
+from fedsecure_coordinator.store.journal import Published, RunRow, Submission
 
 __all__ = ["Desk", "Slot", "Work"]
 

@@ -20,10 +20,10 @@ from fedsecure.schema import Contribution
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import decode_payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_coordinator.blobs import DamagedBlob
 from fedsecure_coordinator.masking.sessions import Sessions
-from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import Run, one_line
+from fedsecure_coordinator.runs.registry import Registry
+from fedsecure_coordinator.runs.run import Run, one_line
+from fedsecure_coordinator.store.blobs import DamagedBlob
 
 __all__ = ["Evaluate", "Worker"]
 

@@ -10,9 +10,9 @@ from typing import Any
 from fedsecure.errors import ConfigError
 from fedsecure.rounds.state import RoundState
 from fedsecure.text import counted
-from fedsecure_coordinator.journal import Journal, RunRow
 from fedsecure_coordinator.masking.views import MASKING_WORDS, masked_rounds, session_view
-from fedsecure_coordinator.runs import run_state
+from fedsecure_coordinator.runs.run import run_state
+from fedsecure_coordinator.store.journal import Journal, RunRow
 
 __all__ = ["counted_from_1", "figures", "find_run", "moment", "run_summary", "run_view", "sentence"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from fedsecure.errors import FedSecureError
-from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.cohorts.manifests import Cohorts
 
 __all__ = ["Arrivals"]
 

@@ -9,7 +9,7 @@ from fedsecure.data.settings import AnySource
 from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.worker import Evaluate
+from fedsecure_coordinator.work.worker import Evaluate
 
 __all__ = ["evaluator"]
 

@@ -21,7 +21,7 @@ from fedsecure.errors import RemoteProtocolError, WireError
 from fedsecure.files import PRIVATE_FILE, faults, private_folder, sync_folder, write_all
 from fedsecure.wire.codec import check_key, decode_payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_coordinator.desk import Desk, Slot
+from fedsecure_coordinator.service.desk import Desk, Slot
 
 __all__ = ["Uploads", "slot_of"]
 

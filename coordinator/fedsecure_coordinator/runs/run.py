@@ -16,9 +16,9 @@ from fedsecure.rounds.machine import RoundMachine
 from fedsecure.rounds.state import RoundState
 from fedsecure.schema import Schema
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore, DamagedBlob
-from fedsecure_coordinator.journal import Published, RunRow
-from fedsecure_coordinator.masking.masks import Masks
+from fedsecure_coordinator.cohorts.masks import Masks
+from fedsecure_coordinator.store.blobs import BlobStore, DamagedBlob
+from fedsecure_coordinator.store.journal import Published, RunRow
 
 __all__ = ["BroadcastFailed", "BuildMethod", "Run", "one_line", "plan_of", "run_state"]
 

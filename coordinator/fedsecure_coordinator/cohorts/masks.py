@@ -11,7 +11,7 @@ from fedsecure.plan import Plan
 from fedsecure.secagg.manifest import CohortManifest
 from fedsecure.secagg.masked import check_masked
 from fedsecure.secagg.streams import Stream
-from fedsecure_coordinator.masking.cohorts import Cohorts
+from fedsecure_coordinator.cohorts.manifests import Cohorts
 
 __all__ = ["CannotMask", "Masks", "decide", "require_manifest", "restore"]
 

@@ -15,11 +15,11 @@ from fedsecure.errors import RemoteProtocolError
 from fedsecure.wire.codec import PROTOCOL
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer
-from fedsecure_coordinator.calls import check_hello, guarded
-from fedsecure_coordinator.desk import Desk, Work
-from fedsecure_coordinator.gate import Gate
 from fedsecure_coordinator.masking.calls import MaskingCalls
-from fedsecure_coordinator.uploads import Uploads
+from fedsecure_coordinator.service.calls import check_hello, guarded
+from fedsecure_coordinator.service.desk import Desk, Work
+from fedsecure_coordinator.service.gate import Gate
+from fedsecure_coordinator.service.uploads import Uploads
 
 __all__ = ["Servicer", "ServicerLimits"]
 

@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table
 
 from fedsecure.text import printable
-from fedsecure_coordinator.notices import Notice
-from fedsecure_coordinator.views import counted_from_1, figures, sentence
+from fedsecure_coordinator.runs.notices import Notice
+from fedsecure_coordinator.views.runs import counted_from_1, figures, sentence
 
 __all__ = ["LogFormat", "Progress", "runs_table"]
 

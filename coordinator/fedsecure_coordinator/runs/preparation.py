@@ -14,12 +14,12 @@ from fedsecure.plan import Plan
 from fedsecure.plan.size import parameter_count, release_bytes
 from fedsecure.randomness import server_seed
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.journal import RunRow
-from fedsecure_coordinator.masking.arrivals import Arrivals
-from fedsecure_coordinator.masking.cohorts import Cohorts
-from fedsecure_coordinator.masking.masks import CannotMask, decide, restore
-from fedsecure_coordinator.registry import Registry
-from fedsecure_coordinator.runs import Run, one_line, plan_of
+from fedsecure_coordinator.cohorts.arrivals import Arrivals
+from fedsecure_coordinator.cohorts.manifests import Cohorts
+from fedsecure_coordinator.cohorts.masks import CannotMask, decide, restore
+from fedsecure_coordinator.runs.registry import Registry
+from fedsecure_coordinator.runs.run import Run, one_line, plan_of
+from fedsecure_coordinator.store.journal import RunRow
 
 __all__ = ["Preparer", "check_fits", "memory_needed", "physical_memory"]
 

@@ -11,11 +11,11 @@ from fedsecure.errors import ConfigError
 from fedsecure.files import PUBLIC_FILE, make_folder, write_durably
 from fedsecure.plan import Plan
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore
-from fedsecure_coordinator.card import model_card
-from fedsecure_coordinator.journal import Journal, RunRow
-from fedsecure_coordinator.runs import BuildMethod, plan_of
-from fedsecure_coordinator.views import run_view
+from fedsecure_coordinator.runs.run import BuildMethod, plan_of
+from fedsecure_coordinator.store.blobs import BlobStore
+from fedsecure_coordinator.store.journal import Journal, RunRow
+from fedsecure_coordinator.views.card import model_card
+from fedsecure_coordinator.views.runs import run_view
 
 __all__ = ["export_run", "with_metadata"]
 

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from fedsecure.locks import is_held
 from fedsecure.text import counted
-from fedsecure_coordinator.journal import Journal, Served
 from fedsecure_coordinator.masking.views import session_line
-from fedsecure_coordinator.progress import runs_table
 from fedsecure_coordinator.settings import CoordinatorSettings
-from fedsecure_coordinator.views import figures, run_view
+from fedsecure_coordinator.store.journal import Journal, Served
+from fedsecure_coordinator.views.progress import runs_table
+from fedsecure_coordinator.views.runs import figures, run_view
 
 __all__ = ["show_live", "status_lines", "status_of"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsecure_coordinator.database import Access
-from fedsecure_coordinator.masking.tables import MASKING_TABLES, MaskingTables
+from fedsecure_coordinator.store.database import Access
+from fedsecure_coordinator.store.sums import MASKING_TABLES, MaskingTables
 
 __all__ = ["JOURNAL_NAME", "Access", "Journal", "Published", "RunRow", "Served", "Submission"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from fedsecure_coordinator.database import Database
+from fedsecure_coordinator.store.database import Database
 
 __all__ = ["MASKING_TABLES", "MaskedSum", "MaskingTables"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from fedsecure.errors import RemoteProtocolError, WireError
-from fedsecure_coordinator.journal import Journal, RunRow
-from fedsecure_coordinator.runs import Run
+from fedsecure_coordinator.runs.run import Run
+from fedsecure_coordinator.store.journal import Journal, RunRow
 
 __all__ = ["RunTable"]
 

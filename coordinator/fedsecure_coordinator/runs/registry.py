@@ -26,11 +26,11 @@ from fedsecure.rounds.events import (
     UpdateFailed,
 )
 from fedsecure.tensors import Tensors
-from fedsecure_coordinator.blobs import BlobStore
-from fedsecure_coordinator.journal import Journal, Published, RunRow
-from fedsecure_coordinator.notices import Notice, describe
-from fedsecure_coordinator.runs import BroadcastFailed, BuildMethod, Run, run_state
-from fedsecure_coordinator.runtable import RunTable
+from fedsecure_coordinator.runs.notices import Notice, describe
+from fedsecure_coordinator.runs.run import BroadcastFailed, BuildMethod, Run, run_state
+from fedsecure_coordinator.runs.table import RunTable
+from fedsecure_coordinator.store.blobs import BlobStore
+from fedsecure_coordinator.store.journal import Journal, Published, RunRow
 
 __all__ = ["Registry"]
 

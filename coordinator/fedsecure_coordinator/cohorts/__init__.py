@@ -1,0 +1,1 @@
+"""Which nodes may be summed under masks: the manifests that all of them signed."""

@@ -1,0 +1,1 @@
+"""Runs: one in memory, all of them, how they are taken up, and what happens to them."""

@@ -1,0 +1,1 @@
+"""Calls of nodes: who calls, what they may ask, and how bytes come in."""
