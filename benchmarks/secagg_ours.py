@@ -17,13 +17,13 @@ from secagg_meter import Meter, serve
 
 from fedsecure.crypto.keystream import Mask, Prg, add_masks
 from fedsecure.schema import Schema, TensorSpec
-from fedsecure.secagg.coordinator import SecAggCoordinator
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.memory import MemoryOnly
-from fedsecure.secagg.messages import SessionConfig
-from fedsecure.secagg.node import SecAggNode, SessionDue
-from fedsecure.secagg.session import ephemeral_cohort
-from fedsecure.secagg.streams import Stream, derive_streams, flatten, unflatten
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator
+from fedsecure.secagg.machines.memory import MemoryOnly
+from fedsecure.secagg.machines.node import SecAggNode, SessionDue
+from fedsecure.secagg.machines.session import ephemeral_cohort
+from fedsecure.secagg.protocol.messages import SessionConfig
+from fedsecure.secagg.values.streams import Stream, derive_streams, flatten, unflatten
 
 QUANTISE, SHARES, MASK = "node quantise", "node shares", "node mask"
 ADD, UNMASK, OTHER = "coordinator add", "coordinator unmask", "coordinator other"

@@ -12,10 +12,10 @@ from fractions import Fraction
 from fedsecure.method import Disclosed
 from fedsecure.plan import Plan
 from fedsecure.plan.privacy import DPSGDSettings
-from fedsecure.secagg.masked import check_masked
-from fedsecure.secagg.noise import NoiseSpec, fit_noise
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.masked import check_masked
+from fedsecure.secagg.values.noise import NoiseSpec, fit_noise
+from fedsecure.secagg.values.streams import Stream
 
 __all__ = ["MASS", "masked_exchanges", "masked_limits", "noised_streams"]
 

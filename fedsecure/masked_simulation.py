@@ -15,15 +15,15 @@ from fedsecure.masked_plan import masked_exchanges, masked_limits, noised_stream
 from fedsecure.method import Aggregate, Method, sum_contributions
 from fedsecure.plan import Plan
 from fedsecure.schema import Contribution
-from fedsecure.secagg.coordinator import SecAggCoordinator
-from fedsecure.secagg.memory import MemoryOnly, session_numbers
-from fedsecure.secagg.messages import SessionConfig
-from fedsecure.secagg.node import SecAggNode, SessionDue
-from fedsecure.secagg.noise import NoiseSpec, dp_digest
-from fedsecure.secagg.noised import NoisedVectors
-from fedsecure.secagg.session import ephemeral_cohort, run_session
-from fedsecure.secagg.sessionconfig import NONCE_BYTES
-from fedsecure.secagg.streams import Stream, flatten, unflatten
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator
+from fedsecure.secagg.machines.memory import MemoryOnly, session_numbers
+from fedsecure.secagg.machines.node import SecAggNode, SessionDue
+from fedsecure.secagg.machines.session import ephemeral_cohort, run_session
+from fedsecure.secagg.protocol.messages import SessionConfig
+from fedsecure.secagg.protocol.sessionconfig import NONCE_BYTES
+from fedsecure.secagg.values.noise import NoiseSpec, dp_digest
+from fedsecure.secagg.values.noised import NoisedVectors
+from fedsecure.secagg.values.streams import Stream, flatten, unflatten
 from fedsecure.tensors import Array, Tensors
 
 __all__ = ["MaskedSums"]

@@ -8,13 +8,13 @@ import numpy as np
 
 from fedsecure.errors import SecAggError
 from fedsecure.schema import Contribution
-from fedsecure.secagg.aborts import abort_bytes
-from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.memory import MemoryOnly, session_numbers
-from fedsecure.secagg.node import SecAggNode, SessionDue
-from fedsecure.secagg.results import result_digest
-from fedsecure.secagg.session import ephemeral_cohort
-from fedsecure.secagg.streams import flatten
+from fedsecure.secagg.machines.memory import MemoryOnly, session_numbers
+from fedsecure.secagg.machines.node import SecAggNode, SessionDue
+from fedsecure.secagg.machines.session import ephemeral_cohort
+from fedsecure.secagg.protocol.aborts import abort_bytes
+from fedsecure.secagg.protocol.results import result_digest
+from fedsecure.secagg.values.masked import masked_streams
+from fedsecure.secagg.values.streams import flatten
 from fedsecure.tensors import Tensors
 
 __all__ = ["MaskedNode", "cohort_of"]

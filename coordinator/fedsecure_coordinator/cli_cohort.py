@@ -32,7 +32,7 @@ def add(file: FileArgument, folder: DirOption = Path(), as_json: JsonOption = Fa
     """Keep a manifest that all of its nodes signed. A daemon that is running takes it up at once."""
     from fedsecure.commands.manifests import manifest_json, say_manifest
     from fedsecure.files import private_folder
-    from fedsecure.secagg.manifest import read_manifest
+    from fedsecure.secagg.cohort.manifest import read_manifest
 
     settings, cohorts = _cohorts(folder)
     manifest = read_manifest(file)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedsecure.commands.output import emit_json, note, say
 
 if TYPE_CHECKING:
-    from fedsecure.secagg.manifest import CohortManifest
+    from fedsecure.secagg.cohort.manifest import CohortManifest
 
 __all__ = ["manifest_json", "report_manifest", "say_manifest", "warn_of"]
 
@@ -47,7 +47,7 @@ def report_manifest(manifest: CohortManifest, as_json: bool, **more: Any) -> boo
 
 def say_manifest(manifest: CohortManifest) -> None:
     """The manifest as a table on stdout, and what there is to warn of on stderr. Raises as ``manifest_json``."""
-    from fedsecure.secagg.comparison import spaced
+    from fedsecure.secagg.cohort.comparison import spaced
 
     missing = manifest.missing_signatures()
     say(f"cohort {manifest.cohort}, version {manifest.version}, of federation {manifest.federation}")

@@ -25,7 +25,7 @@ from fedsecure.plan.presets import preset_settings
 from fedsecure.plan.privacy import AnyPrivacySettings, check_privacy, check_shares
 from fedsecure.plan.size import check_size
 from fedsecure.plan.task import Task
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
 
 __all__ = ["NODE_ID", "Cohort", "Deadlines", "NodeId", "Plan", "load_plan"]
 

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
 
 __all__ = ["SharedNoise"]
 

@@ -1,1 +1,1 @@
-"""Secure aggregation, sans IO: fixed point, streams, the cohort's manifest, transcripts."""
+"""Secure aggregation, sans IO: who is summed, what is summed, what travels, and the machines that do it."""

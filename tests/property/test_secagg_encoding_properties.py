@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.errors import CertificateError, ConfigError
 from fedsecure.schema import Schema, TensorSpec
-from fedsecure.secagg.manifest import CohortManifest, parse_manifest
-from fedsecure.secagg.streams import derive_streams, flatten, unflatten
+from fedsecure.secagg.cohort.manifest import CohortManifest, parse_manifest
+from fedsecure.secagg.values.streams import derive_streams, flatten, unflatten
 
 SHAPES = st.sampled_from([(), (1,), (3,), (2, 2), (0,)])
 

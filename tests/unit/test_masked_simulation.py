@@ -20,8 +20,8 @@ from fedsecure.method import Aggregate, sum_contributions
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
 from fedsecure.schema import Contribution
-from fedsecure.secagg.threshold import Threshold
-from fedsecure.secagg.words import own_rows
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.words import own_rows
 from fedsecure.simulation import Simulator, simulate
 from fedsecure.tensors import Tensors
 

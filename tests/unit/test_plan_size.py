@@ -16,7 +16,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.parameters import encoder_shapes, feature_width, normed_linear, parameter_shapes
 from fedsecure.plan.size import header_bytes, parameter_count, release_bytes
 from fedsecure.schema import Axis, Contribution, TensorSpec
-from fedsecure.secagg.masked import masked_streams
+from fedsecure.secagg.values.masked import masked_streams
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 

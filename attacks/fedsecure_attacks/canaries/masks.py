@@ -12,9 +12,9 @@ from fedsecure.masked_plan import MASS, noised_streams
 from fedsecure.masked_simulation import MaskedSums
 from fedsecure.method import Aggregate, sum_contributions
 from fedsecure.schema import Contribution
-from fedsecure.secagg.chunks import parse_masked_chunk
-from fedsecure.secagg.node import SecAggNode
-from fedsecure.secagg.vectors import Masked
+from fedsecure.secagg.machines.node import SecAggNode
+from fedsecure.secagg.machines.vectors import Masked
+from fedsecure.secagg.protocol.chunks import parse_masked_chunk
 from fedsecure.tensors import Tensors
 from fedsecure_attacks.verdict import Control
 

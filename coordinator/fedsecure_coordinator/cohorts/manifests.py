@@ -12,8 +12,8 @@ from pathlib import Path
 from fedsecure.errors import CertificateError, FedSecureError, StoreError
 from fedsecure.files import exists, faults, private_folder
 from fedsecure.locks import file_lock
-from fedsecure.secagg.comparison import require_newer
-from fedsecure.secagg.manifest import CohortManifest, read_manifest, write_manifest
+from fedsecure.secagg.cohort.comparison import require_newer
+from fedsecure.secagg.cohort.manifest import CohortManifest, read_manifest, write_manifest
 
 __all__ = ["FOLDER", "Cohorts"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fedsecure.errors import ConfigError, StoreError
 from fedsecure.method import Method
 from fedsecure.plan import Plan
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masked import check_masked
-from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.values.masked import check_masked
+from fedsecure.secagg.values.streams import Stream
 from fedsecure_coordinator.cohorts.manifests import Cohorts
 
 __all__ = ["CannotMask", "Masks", "decide", "require_manifest", "restore"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedsecure.secagg.coordinator import Sums
-from fedsecure.secagg.noise import NoiseSpec
-from fedsecure.secagg.results import SessionResult
-from fedsecure.secagg.streams import Stream, unflatten
+from fedsecure.secagg.machines.coordinator import Sums
+from fedsecure.secagg.protocol.results import SessionResult
+from fedsecure.secagg.values.noise import NoiseSpec
+from fedsecure.secagg.values.streams import Stream, unflatten
 from fedsecure.tensors import Array, Tensors
 from fedsecure_coordinator.store.sums import MaskedSum
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fedsecure.errors import RemoteProtocolError
-from fedsecure.secagg.messages import MAX_LEG_BYTES
+from fedsecure.secagg.protocol.messages import MAX_LEG_BYTES
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.cohorts.manifests import Cohorts
 from fedsecure_coordinator.masking.sessions import Sessions

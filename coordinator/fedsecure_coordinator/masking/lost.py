@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fedsecure.rounds.events import SumLost, UpdateFailed
-from fedsecure.secagg.memory import MOST_SESSIONS
+from fedsecure.secagg.machines.memory import MOST_SESSIONS
 from fedsecure_coordinator.masking.session import VECTORS, Session
 from fedsecure_coordinator.masking.task import Task
 from fedsecure_coordinator.masking.views import Event

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fedsecure.errors import FedSecureError, RemoteProtocolError, WireError
-from fedsecure.secagg.aborts import AbortCode, parse_abort
-from fedsecure.secagg.coordinator import SecAggCoordinator, Sums
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.noise import NoiseSpec
-from fedsecure.secagg.sessionconfig import SessionConfig
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.transcript import config_digest
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator, Sums
+from fedsecure.secagg.protocol.aborts import AbortCode, parse_abort
+from fedsecure.secagg.protocol.sessionconfig import SessionConfig
+from fedsecure.secagg.protocol.transcript import config_digest
+from fedsecure.secagg.values.noise import NoiseSpec
+from fedsecure.secagg.values.streams import Stream
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.masking.buffers import Buffers
 from fedsecure_coordinator.masking.times import Times

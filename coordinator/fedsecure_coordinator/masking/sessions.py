@@ -17,9 +17,9 @@ from typing import Any
 
 from fedsecure.errors import RemoteProtocolError, SecAggError, StoreError
 from fedsecure.rounds.events import Aggregate, AttemptFailed, Phase, SumLost, UpdateFailed
-from fedsecure.secagg.coordinator import Sums
-from fedsecure.secagg.memory import MAX_SESSIONS
-from fedsecure.secagg.results import result_digest
+from fedsecure.secagg.machines.coordinator import Sums
+from fedsecure.secagg.machines.memory import MAX_SESSIONS
+from fedsecure.secagg.protocol.results import result_digest
 from fedsecure.threads import threads_needed
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.masking.announced import announcement, summed_tensors

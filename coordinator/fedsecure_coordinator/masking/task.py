@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fedsecure.crypto.keystream import Prg
 from fedsecure.masked_plan import masked_limits, noised_streams
 from fedsecure.rounds.events import Aggregate
-from fedsecure.secagg.memory import session_numbers
-from fedsecure.secagg.noise import NoiseSpec, dp_digest
-from fedsecure.secagg.sessionconfig import NONCE_BYTES, SessionConfig
-from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.machines.memory import session_numbers
+from fedsecure.secagg.protocol.sessionconfig import NONCE_BYTES, SessionConfig
+from fedsecure.secagg.values.noise import NoiseSpec, dp_digest
+from fedsecure.secagg.values.streams import Stream
 from fedsecure_coordinator.cohorts.masks import Masks
 from fedsecure_coordinator.runs.run import Run
 

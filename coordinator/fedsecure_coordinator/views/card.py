@@ -11,7 +11,7 @@ from fedsecure.plan import Plan
 from fedsecure.plan.methods import RoutedSettings
 from fedsecure.plan.task import ImageTask
 from fedsecure.privacy.labels import MECHANISM_WORDS
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
 from fedsecure.tensors import Tensors
 from fedsecure.text import printable
 

@@ -15,7 +15,7 @@ from fedsecure_node.cli.cohort_trust import FileArgument
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
-    from fedsecure.secagg.manifest import CohortManifest
+    from fedsecure.secagg.cohort.manifest import CohortManifest
     from fedsecure_node.cli.cohort_steps import Site
 
 __all__ = ["app"]
@@ -65,7 +65,7 @@ def show(file: FileOrPinned = None, folder: DirOption = Path(), as_json: JsonOpt
     """Show nodes, fingerprints and signatures. Also how many nodes a sum needs and what that withstands and, of what is
     pinned, who was missing from its sums."""
     from fedsecure.commands.manifests import manifest_json, say_manifest
-    from fedsecure.secagg.manifest import read_manifest
+    from fedsecure.secagg.cohort.manifest import read_manifest
 
     if file is not None:
         found: list[tuple[CohortManifest, dict[str, Any]]] = [(read_manifest(file), {})]
@@ -109,7 +109,7 @@ def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
 def sign(file: FileArgument, folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """Add this node's signature to a manifest. Only after you compared every fingerprint in it with its owner."""
     from fedsecure.commands.manifests import say_manifest
-    from fedsecure.secagg.manifest import read_manifest
+    from fedsecure.secagg.cohort.manifest import read_manifest
     from fedsecure_node.cli.cohort_steps import Site
     from fedsecure_node.cli.cohort_steps import sign as sign_manifest
 
@@ -169,7 +169,7 @@ def _compared(site: Site, file: Path | None, *, coordinator: bool) -> list[dict[
     """Each cohort that was checked and what it was compared with. Raises ``CertificateError`` for a difference."""
     from fedsecure.errors import ConfigError
     from fedsecure.files import shown
-    from fedsecure.secagg.manifest import read_manifest
+    from fedsecure.secagg.cohort.manifest import read_manifest
     from fedsecure_node.cli.cohort_steps import ask_coordinator, compare
 
     other = read_manifest(file) if file is not None else None
@@ -205,8 +205,8 @@ def fetch(
     as_json: JsonOption = False,
 ) -> None:
     """Download a manifest from the coordinator to a file. It trusts nothing: compare the file, then trust it."""
-    from fedsecure.secagg.comparison import digest_from
-    from fedsecure.secagg.manifest import write_manifest
+    from fedsecure.secagg.cohort.comparison import digest_from
+    from fedsecure.secagg.cohort.manifest import write_manifest
     from fedsecure_node.cli.cohort_steps import Site, ask_coordinator, new_file
 
     due = digest_from(digest)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fedsecure.errors import CertificateError, ConfigError, ReleaseLogError, StoreError
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 from fedsecure_node.assemble import open_log
 from fedsecure_node.cli.cohort_steps import Site
 from fedsecure_node.log.chain import TRUSTED, UNTRUSTED

@@ -11,8 +11,8 @@ from pathlib import Path
 from fedsecure.crypto.signatures import SigningIdentity, load_identity, load_public_identity
 from fedsecure.errors import CertificateError, ConfigError, RemoteProtocolError
 from fedsecure.files import exists, shown
-from fedsecure.secagg.comparison import difference
-from fedsecure.secagg.manifest import CohortManifest, parse_manifest, read_manifest, write_manifest
+from fedsecure.secagg.cohort.comparison import difference
+from fedsecure.secagg.cohort.manifest import CohortManifest, parse_manifest, read_manifest, write_manifest
 from fedsecure_node.link.client import CoordinatorClient
 from fedsecure_node.link.connect import connect
 from fedsecure_node.masking.pins import Pins, check_own

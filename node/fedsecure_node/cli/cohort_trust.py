@@ -13,7 +13,7 @@ from fedsecure.commands.output import JsonOption, emit_json, note, say
 from fedsecure_node.cli.options import DirOption
 
 if TYPE_CHECKING:
-    from fedsecure.secagg.manifest import CohortManifest
+    from fedsecure.secagg.cohort.manifest import CohortManifest
 
 __all__ = ["FileArgument", "trust", "untrust"]
 
@@ -34,9 +34,9 @@ def trust(
 ) -> None:
     """Pin FILE: this node may be summed with the nodes in it. Only when all of them signed it, and only after you
     compared its digest, or the fingerprints in it, with the other operators."""
-    from fedsecure.secagg.comparison import require_digest, require_fingerprints
-    from fedsecure.secagg.manifest import read_manifest
-    from fedsecure.secagg.overlap import overlap_warnings
+    from fedsecure.secagg.cohort.comparison import require_digest, require_fingerprints
+    from fedsecure.secagg.cohort.manifest import read_manifest
+    from fedsecure.secagg.cohort.overlap import overlap_warnings
     from fedsecure_node.cli.cohort_pinning import pin
     from fedsecure_node.cli.cohort_steps import Site, named_values
     from fedsecure_node.plans.approvals import who

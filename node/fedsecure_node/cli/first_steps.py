@@ -18,7 +18,7 @@ from fedsecure.errors import ConfigError, FedSecureError, StoreError
 from fedsecure.files import PUBLIC_FILE, exists, private_folder, write_durably
 from fedsecure.locks import is_held
 from fedsecure.plan import load_plan
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 from fedsecure.text import counted
 from fedsecure_node.assemble import cost_of
 from fedsecure_node.auditing.holdout import HeldOut

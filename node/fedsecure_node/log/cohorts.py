@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 from fedsecure_node.log.chain import TRUSTED, UNTRUSTED, Record
 
 __all__ = ["CohortDecision", "cohort_decisions", "last_decision", "trusted_body", "untrusted_body"]

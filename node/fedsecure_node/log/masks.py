@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.noise import NoiseSpec, dp_digest
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.threshold import Threshold
-from fedsecure.secagg.words import coordinator_learns, noise_words
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.noise import NoiseSpec, dp_digest
+from fedsecure.secagg.values.streams import Stream
+from fedsecure.secagg.values.words import coordinator_learns, noise_words
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
 

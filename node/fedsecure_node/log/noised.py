@@ -10,9 +10,9 @@ import numpy as np
 
 from fedsecure.errors import DataError, SecAggError
 from fedsecure.schema import Schema
-from fedsecure.secagg.fixedpoint import signed
-from fedsecure.secagg.noised import NoisedVectors
-from fedsecure.secagg.streams import flatten, unflatten
+from fedsecure.secagg.values.fixedpoint import signed
+from fedsecure.secagg.values.noised import NoisedVectors
+from fedsecure.secagg.values.streams import flatten, unflatten
 from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.keys import ExchangeKey

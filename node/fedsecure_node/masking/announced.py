@@ -10,9 +10,9 @@ from __future__ import annotations
 from fedsecure.errors import RemoteProtocolError
 from fedsecure.method import Method
 from fedsecure.plan import Plan
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.results import SessionResult, parse_result
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.protocol.results import SessionResult, parse_result
+from fedsecure.secagg.values.masked import masked_streams
 from fedsecure.text import counted
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey

@@ -21,12 +21,12 @@ from fedsecure.errors import (
 )
 from fedsecure.method import Cancelled, Method
 from fedsecure.plan import Plan
-from fedsecure.secagg.aborts import abort_bytes
-from fedsecure.secagg.due import SessionDue
-from fedsecure.secagg.memory import already_released, session_numbers
-from fedsecure.secagg.node import SecAggNode
-from fedsecure.secagg.transcript import config_digest
-from fedsecure.secagg.vectors import Masked
+from fedsecure.secagg.machines.due import SessionDue
+from fedsecure.secagg.machines.memory import already_released, session_numbers
+from fedsecure.secagg.machines.node import SecAggNode
+from fedsecure.secagg.machines.vectors import Masked
+from fedsecure.secagg.protocol.aborts import abort_bytes
+from fedsecure.secagg.protocol.transcript import config_digest
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import ClearedVectors, Gate
 from fedsecure_node.link.connect import Link

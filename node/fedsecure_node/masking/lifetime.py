@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from fedsecure.secagg.due import LONGEST_MS
+from fedsecure.secagg.machines.due import LONGEST_MS
 from fedsecure_node.link.client import SLOWEST_LINE
 
 __all__ = ["LEGS_S", "Lifetime", "longest_s"]

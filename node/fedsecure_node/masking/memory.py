@@ -6,14 +6,14 @@ back to an older copy shows there.
 
 from __future__ import annotations
 
-from fedsecure.secagg.memory import MOST_SESSIONS, already_released, among_others, begun_too_often, replayed
+from fedsecure.secagg.machines.memory import MOST_SESSIONS, already_released, among_others, begun_too_often, replayed
 from fedsecure_node.store.sessionbook import SessionBook
 
 __all__ = ["StoredMemory"]
 
 
 class StoredMemory:
-    """A ``fedsecure.secagg.memory.SessionMemory``; one transaction a call, with ``synchronous=FULL``."""
+    """A ``fedsecure.secagg.machines.memory.SessionMemory``; one transaction a call, with ``synchronous=FULL``."""
 
     def __init__(self, book: SessionBook) -> None:
         self._book = book

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.aborts import abort_bytes
-from fedsecure.secagg.node import NodeState, SecAggNode
-from fedsecure.secagg.vectors import Masked
+from fedsecure.secagg.machines.node import NodeState, SecAggNode
+from fedsecure.secagg.machines.vectors import Masked
+from fedsecure.secagg.protocol.aborts import abort_bytes
 from fedsecure_node.egress import ClearedVectors
 from fedsecure_node.log.releases import Release
 from fedsecure_node.masking.lifetime import Lifetime

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from fedsecure.config import canonical_json
 from fedsecure.crypto.signatures import identity_fingerprint
 from fedsecure.errors import CertificateError, ConfigError, FedSecureError, StoreError
-from fedsecure.secagg.comparison import require_newer
-from fedsecure.secagg.manifest import CohortManifest, parse_manifest
+from fedsecure.secagg.cohort.comparison import require_newer
+from fedsecure.secagg.cohort.manifest import CohortManifest, parse_manifest
 from fedsecure_node.store.pinbook import PinBook, Pinned
 from fedsecure_node.store.store import Store, now_ms
 

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.noised import NoisedVectors
-from fedsecure.secagg.streams import flatten
+from fedsecure.secagg.values.noised import NoisedVectors
+from fedsecure.secagg.values.streams import flatten
 from fedsecure.tensors import Array, Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.log.masks import MaskedSum

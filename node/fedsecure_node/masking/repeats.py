@@ -13,8 +13,8 @@ import hashlib
 from collections.abc import Iterable
 
 from fedsecure.errors import RemoteProtocolError
-from fedsecure.secagg.noised import NoisedVectors
-from fedsecure.secagg.streams import flatten
+from fedsecure.secagg.values.noised import NoisedVectors
+from fedsecure.secagg.values.streams import flatten
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload
 from fedsecure_node.keys import ExchangeKey

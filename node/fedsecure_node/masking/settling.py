@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from fedsecure.errors import RemoteProtocolError, SecAggError
 from fedsecure.method import Method
-from fedsecure.secagg.memory import already_released
-from fedsecure.secagg.results import SessionResult, parse_result
+from fedsecure.secagg.machines.memory import already_released
+from fedsecure.secagg.protocol.results import SessionResult, parse_result
 from fedsecure.text import counted
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate

@@ -11,9 +11,9 @@ from fedsecure.masked_plan import noised_streams
 from fedsecure.method import Method
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.results import result_digest
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.protocol.results import result_digest
+from fedsecure.secagg.values.masked import masked_streams
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.log.masks import MaskedSum

@@ -8,9 +8,9 @@ from typing import Any
 from fedsecure.masked_plan import masked_limits
 from fedsecure.plan import Plan
 from fedsecure.policy import Policy
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.threshold import Threshold
-from fedsecure.secagg.words import coordinator_learns, stream_words
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.streams import Stream
+from fedsecure.secagg.values.words import coordinator_learns, stream_words
 
 __all__ = ["mask_lines", "masks_json", "sum_words"]
 

@@ -15,7 +15,7 @@ from fedsecure.errors import (
     RemoteProtocolError,
     SecAggError,
 )
-from fedsecure.secagg.aborts import abort_bytes, parse_abort
+from fedsecure.secagg.protocol.aborts import abort_bytes, parse_abort
 
 __all__ = ["forbidden", "public_reason", "rules_in"]
 

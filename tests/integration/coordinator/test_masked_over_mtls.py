@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedsecure.errors import CertificateError, RemoteProtocolError, WireError
-from fedsecure.secagg.manifest import parse_manifest
+from fedsecure.secagg.cohort.manifest import parse_manifest
 from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator import daemon as daemon_module

@@ -9,7 +9,7 @@ import pytest
 from fedsecure.cli import run
 from fedsecure.crypto.signatures import generate_identity, load_identity
 from fedsecure.errors import RemoteProtocolError
-from fedsecure.secagg.manifest import MAX_MANIFEST_BYTES, CohortManifest, read_manifest, write_manifest
+from fedsecure.secagg.cohort.manifest import MAX_MANIFEST_BYTES, CohortManifest, read_manifest, write_manifest
 from fedsecure.wire.status import to_status
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 

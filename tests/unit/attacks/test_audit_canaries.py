@@ -16,7 +16,8 @@ from fedsecure.errors import ConfigError
 from fedsecure.plan import Plan
 from fedsecure.privacy import dpsgd, noise
 from fedsecure.privacy.gaussian import exact_gaussian_epsilon
-from fedsecure.secagg import nodekeys, noised, unmasking
+from fedsecure.secagg.machines import nodekeys, unmasking
+from fedsecure.secagg.values import noised
 from fedsecure_attacks.canaries.audit import CanaryProfile, audit_canaries
 from fedsecure_attacks.canaries.directions import Canaries
 from fedsecure_attacks.canaries.reading import fitted_epsilon

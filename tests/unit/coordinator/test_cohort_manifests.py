@@ -10,7 +10,7 @@ import pytest
 from fedsecure.cli import run
 from fedsecure.crypto.signatures import generate_identity
 from fedsecure.errors import CertificateError, StoreError
-from fedsecure.secagg.manifest import CohortManifest, write_manifest
+from fedsecure.secagg.cohort.manifest import CohortManifest, write_manifest
 from fedsecure_coordinator.cohorts.manifests import Cohorts
 
 NODES = ("a", "b", "c")

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from fedsecure.secagg.session import ephemeral_cohort
+from fedsecure.secagg.machines.session import ephemeral_cohort
 from fedsecure_coordinator.cohorts.arrivals import Arrivals
 from fedsecure_coordinator.cohorts.manifests import Cohorts
 

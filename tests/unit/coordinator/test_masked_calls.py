@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from fedsecure.errors import FedSecureError, RemoteProtocolError, SecAggError, WireError
-from fedsecure.secagg.aborts import abort_bytes
-from fedsecure.secagg.messages import MAX_LEG_BYTES
+from fedsecure.secagg.protocol.aborts import abort_bytes
+from fedsecure.secagg.protocol.messages import MAX_LEG_BYTES
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_coordinator.masking.buffers import Buffers
 

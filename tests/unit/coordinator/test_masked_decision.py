@@ -10,7 +10,7 @@ from fedsecure.cli import run as command
 from fedsecure.crypto.signatures import generate_identity
 from fedsecure.errors import StoreError
 from fedsecure.plan.examples import read_example
-from fedsecure.secagg.manifest import CohortManifest, write_manifest
+from fedsecure.secagg.cohort.manifest import CohortManifest, write_manifest
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.masking.views import MASKING_WORDS
 from fedsecure_coordinator.store.journal import Journal
@@ -93,7 +93,7 @@ def test_plan_and_manifest_decide(masked_run, masked_plan, open_office, secagg, 
 
 
 def test_what_was_decided_stays_when_a_manifest_comes_or_a_newer_one(masked_run, masked_plan, open_office):
-    from fedsecure.secagg.manifest import CohortManifest
+    from fedsecure.secagg.cohort.manifest import CohortManifest
 
     run = masked_run("abcd")
     office = run.office

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from fedsecure.randomness import server_seed
-from fedsecure.secagg.memory import MOST_SESSIONS
-from fedsecure.secagg.results import parse_result
+from fedsecure.secagg.machines.memory import MOST_SESSIONS
+from fedsecure.secagg.protocol.results import parse_result
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.masking.lost import nodes_of_a_lost_sum, to_invite
 from fedsecure_coordinator.runs.run import plan_of

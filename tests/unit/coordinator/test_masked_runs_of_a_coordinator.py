@@ -7,7 +7,7 @@ import pytest
 
 from fedsecure.errors import DataError
 from fedsecure.randomness import server_seed
-from fedsecure.secagg.results import parse_result
+from fedsecure.secagg.protocol.results import parse_result
 from fedsecure.tensors import Tensors
 from fedsecure_coordinator.views.runs import run_view, sentence
 

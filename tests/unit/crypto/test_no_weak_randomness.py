@@ -41,7 +41,8 @@ def test_no_weak_generator_is_reachable(path):
 def test_the_guard_looks_at_the_files():
     looked_at = {path.relative_to(ROOT).as_posix() for path in FILES}
     assert {"crypto/keystream.py", "crypto/shamir.py", "crypto/secretbytes.py"} <= looked_at
-    assert {"secagg/nodekeys.py", "secagg/masking.py", "secagg/node.py", "secagg/unmasking.py"} <= looked_at
+    machines = {f"secagg/machines/{name}.py" for name in ("nodekeys", "masking", "node", "unmasking")}
+    assert {*machines, "secagg/values/noise.py", "secagg/protocol/messages.py"} <= looked_at
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 
 from fedsecure.cli import run
 from fedsecure.crypto.signatures import load_identity
-from fedsecure.secagg.manifest import read_manifest
+from fedsecure.secagg.cohort.manifest import read_manifest
 from fedsecure_node.cli.first_steps import init_node
 
 NODES = ("hospital-a", "hospital-b", "hospital-c")

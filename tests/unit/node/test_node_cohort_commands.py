@@ -12,8 +12,8 @@ from institutions import NODES
 
 from fedsecure.cli import run
 from fedsecure.crypto.signatures import generate_identity, public_identity_pem
-from fedsecure.secagg.comparison import spaced
-from fedsecure.secagg.manifest import read_manifest, write_manifest
+from fedsecure.secagg.cohort.comparison import spaced
+from fedsecure.secagg.cohort.manifest import read_manifest, write_manifest
 from fedsecure_node.assemble import open_log
 from fedsecure_node.settings import load_settings
 from fedsecure_node.store.store import Store

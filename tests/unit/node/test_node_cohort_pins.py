@@ -10,7 +10,7 @@ import pytest
 
 from fedsecure.crypto.signatures import generate_identity
 from fedsecure.errors import CertificateError, ConfigError, StoreError
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 from fedsecure_node.masking.pins import Pins
 from fedsecure_node.store.store import Store
 

@@ -11,7 +11,7 @@ from institutions import NODES
 from fedsecure.cli import run
 from fedsecure.crypto.signatures import generate_identity, public_identity_pem
 from fedsecure.errors import ConfigError, ReleaseLogError
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 from fedsecure_node.assemble import open_log
 from fedsecure_node.cli import cohort_pinning
 from fedsecure_node.cli.cohort_pinning import pin, unpin

@@ -10,9 +10,9 @@ from fedsecure.crypto.signatures import ephemeral_identity
 from fedsecure.errors import PolicyError, RemoteProtocolError, SecAggError
 from fedsecure.plan import Cohort
 from fedsecure.policy import Policy
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.results import SessionResult, result_digest
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.protocol.results import SessionResult, result_digest
+from fedsecure.secagg.values.masked import masked_streams
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import Payload, encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from fedsecure.cli import run
-from fedsecure.secagg.results import SessionResult
+from fedsecure.secagg.protocol.results import SessionResult
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.assemble import open_log
 from fedsecure_node.cli.first_steps import init_node

@@ -8,13 +8,13 @@ import pytest
 from fedsecure.crypto.keystream import Prg
 from fedsecure.errors import SecAggError
 from fedsecure.schema import Schema, TensorSpec
-from fedsecure.secagg.due import LONGEST_MS, SessionDue
-from fedsecure.secagg.fixedpoint import ring_dtype
-from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.memory import MemoryOnly
-from fedsecure.secagg.node import NodeState, SecAggNode
-from fedsecure.secagg.session import ephemeral_cohort
-from fedsecure.secagg.sessionconfig import SessionConfig
+from fedsecure.secagg.machines.due import LONGEST_MS, SessionDue
+from fedsecure.secagg.machines.memory import MemoryOnly
+from fedsecure.secagg.machines.node import NodeState, SecAggNode
+from fedsecure.secagg.machines.session import ephemeral_cohort
+from fedsecure.secagg.protocol.sessionconfig import SessionConfig
+from fedsecure.secagg.values.fixedpoint import ring_dtype
+from fedsecure.secagg.values.masked import masked_streams
 from fedsecure_coordinator.masking.buffers import Buffers
 from fedsecure_coordinator.masking.session import Times
 from fedsecure_coordinator.settings import LimitSettings

@@ -11,8 +11,8 @@ import pytest
 
 from fedsecure.crypto.signatures import ephemeral_identity
 from fedsecure.errors import ConfigError, LocalProtocolError, PolicyError
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masked import masked_streams
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.values.masked import masked_streams
 from fedsecure.tensors import Tensors
 from fedsecure.wire.codec import encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb

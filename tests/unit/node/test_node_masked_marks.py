@@ -10,8 +10,8 @@ import pytest
 from fedsecure.crypto.signatures import ephemeral_identity
 from fedsecure.errors import RemoteProtocolError
 from fedsecure.schema import Contribution
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masked import masked_streams
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.values.masked import masked_streams
 from fedsecure.wire.codec import encode_contribution
 from fedsecure_node.cli.forgetting import forget_log
 from fedsecure_node.keys import ExchangeKey

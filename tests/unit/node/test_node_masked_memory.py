@@ -6,7 +6,7 @@ import pytest
 
 from fedsecure.errors import SecAggError
 from fedsecure.rounds.transitions import MAX_ATTEMPTS
-from fedsecure.secagg.memory import MAX_SESSIONS, MOST_SESSIONS, MemoryOnly
+from fedsecure.secagg.machines.memory import MAX_SESSIONS, MOST_SESSIONS, MemoryOnly
 from fedsecure_node.masking.memory import StoredMemory
 from fedsecure_node.store.sessionbook import Asked
 from fedsecure_node.store.store import Store

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from fedsecure.errors import LocalProtocolError, RemoteProtocolError
-from fedsecure.secagg.results import SessionResult
+from fedsecure.secagg.protocol.results import SessionResult
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.log.absences import masked_rounds, standing
 from fedsecure_node.log.chain import Record

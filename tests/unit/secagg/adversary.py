@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedsecure.crypto.keystream import Prg
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.memory import MemoryOnly
-from fedsecure.secagg.node import SecAggNode, SessionDue
-from fedsecure.secagg.spec import StreamSpec, Weighting
-from fedsecure.secagg.streams import Place, Stream, layout_digest
-from fedsecure.secagg.transcript import vector_digest
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.memory import MemoryOnly
+from fedsecure.secagg.machines.node import SecAggNode, SessionDue
+from fedsecure.secagg.protocol.transcript import vector_digest
 from fedsecure.secagg.v1 import secagg_pb2 as pb
+from fedsecure.secagg.values.spec import StreamSpec, Weighting
+from fedsecure.secagg.values.streams import Place, Stream, layout_digest
 
 EXPERIMENT = hashlib.sha256(b"the plan").hexdigest()
 PURPOSE = "update"

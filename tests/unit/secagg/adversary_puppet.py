@@ -16,9 +16,9 @@ from fedsecure.crypto.shamir import split_secret
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.crypto.transcripts import sign_payload, transcript_hash
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript
+from fedsecure.secagg.protocol.transcript import config_digest, keys_transcript, survivors_transcript
 from fedsecure.secagg.v1 import secagg_pb2 as pb
+from fedsecure.secagg.values.streams import Stream
 
 
 def signed(identity: SigningIdentity, label: str, payload: bytes, signer: str) -> bytes:

@@ -26,10 +26,10 @@ from pathlib import Path
 from rehearsal import STREAMS, Rehearsal, breaks_off, check_end, deliver_part
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.coordinator import SecAggCoordinator
-from fedsecure.secagg.node import SecAggNode
-from fedsecure.secagg.session import deliver
-from fedsecure.secagg.vectors import Masked
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator
+from fedsecure.secagg.machines.node import SecAggNode
+from fedsecure.secagg.machines.session import deliver
+from fedsecure.secagg.machines.vectors import Masked
 
 
 class Walk:

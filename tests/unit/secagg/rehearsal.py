@@ -12,13 +12,13 @@ import pytest
 
 from fedsecure.crypto.keystream import Prg
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.coordinator import SecAggCoordinator
-from fedsecure.secagg.memory import MemoryOnly
-from fedsecure.secagg.messages import SessionConfig
-from fedsecure.secagg.node import NodeState, SecAggNode, SessionDue
-from fedsecure.secagg.session import deliver, ephemeral_cohort
-from fedsecure.secagg.spec import StreamSpec, Weighting
-from fedsecure.secagg.streams import Place, Stream, layout_digest
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator
+from fedsecure.secagg.machines.memory import MemoryOnly
+from fedsecure.secagg.machines.node import NodeState, SecAggNode, SessionDue
+from fedsecure.secagg.machines.session import deliver, ephemeral_cohort
+from fedsecure.secagg.protocol.messages import SessionConfig
+from fedsecure.secagg.values.spec import StreamSpec, Weighting
+from fedsecure.secagg.values.streams import Place, Stream, layout_digest
 
 #: When a node vanishes: before it answers this leg, or (``STAYS``) never. In leg 2 it may break off in mid-upload.
 STAYS = 5

@@ -9,7 +9,7 @@ from adversary_puppet import Puppet, signed
 
 from fedsecure.crypto.agreement import AgreementKey
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 

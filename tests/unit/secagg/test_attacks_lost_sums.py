@@ -11,7 +11,7 @@ from adversary import Lab, Relay
 from adversary_knowledge import Knowledge, learned_sums
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.memory import MemoryOnly
+from fedsecure.secagg.machines.memory import MemoryOnly
 
 HONEST = frozenset({"ada", "bea", "cyd"})
 

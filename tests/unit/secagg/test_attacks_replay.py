@@ -9,7 +9,7 @@ from adversary import Lab, Relay
 from adversary_knowledge import Knowledge, learned_sums
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.memory import MemoryOnly
+from fedsecure.secagg.machines.memory import MemoryOnly
 
 
 def restarted(relay, *names):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsecure.secagg.chunks import CHUNK_BYTES, _in_place, masked_chunk, parse_masked_chunk
+from fedsecure.secagg.protocol.chunks import CHUNK_BYTES, _in_place, masked_chunk, parse_masked_chunk
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 

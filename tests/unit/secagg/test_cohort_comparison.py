@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.errors import CertificateError, ConfigError
-from fedsecure.secagg.comparison import (
+from fedsecure.secagg.cohort.comparison import (
     difference,
     digest_from,
     require_digest,
@@ -13,7 +13,7 @@ from fedsecure.secagg.comparison import (
     require_newer,
     spaced,
 )
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from fedsecure.cli import app
-from fedsecure.secagg.threshold import FEW_NODES, MAX_NODES, MIN_NODES, Threshold
+from fedsecure.secagg.cohort.threshold import FEW_NODES, MAX_NODES, MIN_NODES, Threshold
 
 PAGE = (Path(__file__).parents[3] / "docs" / "secagg-cohort.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^(?:node|coordinator)\$ fedsecure (.*)$", PAGE, re.MULTILINE)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from fedsecure.crypto.signatures import generate_identity
 from fedsecure.errors import CertificateError, ConfigError
-from fedsecure.secagg.manifest import (
+from fedsecure.secagg.cohort.manifest import (
     MAX_MANIFEST_BYTES,
     CohortManifest,
     parse_manifest,
     read_manifest,
     write_manifest,
 )
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
 
 
 @pytest.fixture

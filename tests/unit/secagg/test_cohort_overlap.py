@@ -7,8 +7,8 @@ from itertools import chain, combinations
 import pytest
 
 from fedsecure.crypto.signatures import ephemeral_identity
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.overlap import fewest_apart, overlap_warnings
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.cohort.overlap import fewest_apart, overlap_warnings
 
 KEYS = {name: ephemeral_identity().public_bytes for name in "abcdefgh"}
 

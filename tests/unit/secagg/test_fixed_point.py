@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsecure.errors import ConfigError, DataError, SecAggError
-from fedsecure.secagg.fixedpoint import (
+from fedsecure.secagg.values.fixedpoint import (
     BLOCK,
     check_no_wraparound,
     dequantise,

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsecure.errors import RemoteProtocolError, SecAggError
-from fedsecure.secagg import messages
-from fedsecure.secagg.messages import SessionConfig, SessionResult
+from fedsecure.secagg.protocol import messages
+from fedsecure.secagg.protocol.messages import SessionConfig, SessionResult
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 LAB = Lab(4)

@@ -8,7 +8,7 @@ import pytest
 from rehearsal import Rehearsal, run
 
 from fedsecure.crypto import keyschedule, keystream
-from fedsecure.secagg import masking, unmasking, vectors
+from fedsecure.secagg.machines import masking, unmasking, vectors
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 from fedsecure.errors import ConfigError, SecAggError
 from fedsecure.schema import Schema, TensorSpec
-from fedsecure.secagg.masked import check_masked, masked_streams
-from fedsecure.secagg.memory import MemoryOnly
-from fedsecure.secagg.streams import derive_streams
+from fedsecure.secagg.machines.memory import MemoryOnly
+from fedsecure.secagg.values.masked import check_masked, masked_streams
+from fedsecure.secagg.values.streams import derive_streams
 
 WEIGHTS = TensorSpec("model.w", "float32", (3, 4), -1e3, 1e3, "parameters")
 COUNT = TensorSpec("records", "int64", (), 0, 1e6, "records", "records")

@@ -11,10 +11,10 @@ from fedsecure.config import validate
 from fedsecure.masked_plan import masked_exchanges, noised_streams
 from fedsecure.methods import build_method
 from fedsecure.plan import Plan
-from fedsecure.secagg.node import SecAggNode
-from fedsecure.secagg.noise import dp_digest
-from fedsecure.secagg.noised import NoisedVectors
-from fedsecure.secagg.streams import unflatten
+from fedsecure.secagg.machines.node import SecAggNode
+from fedsecure.secagg.values.noise import dp_digest
+from fedsecure.secagg.values.noised import NoisedVectors
+from fedsecure.secagg.values.streams import unflatten
 
 NODES, LEAST, COLLUDERS, SIGMA = 5, 4, 2, 5.0
 SMALL = {"name": "mlp", "hidden": [2]}

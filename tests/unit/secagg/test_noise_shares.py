@@ -11,9 +11,9 @@ import pytest
 
 from fedsecure.errors import ConfigError, SecAggError
 from fedsecure.schema import Schema, TensorSpec
-from fedsecure.secagg.noise import NoiseSpec, add_noise, dp_digest, fit_noise, kls_gap
-from fedsecure.secagg.spec import StreamSpec, Weighting
-from fedsecure.secagg.streams import Place, Stream, derive_streams, flatten, layout_digest, unflatten
+from fedsecure.secagg.values.noise import NoiseSpec, add_noise, dp_digest, fit_noise, kls_gap
+from fedsecure.secagg.values.spec import StreamSpec, Weighting
+from fedsecure.secagg.values.streams import Place, Stream, derive_streams, flatten, layout_digest, unflatten
 from fedsecure.tensors import Tensors
 
 

@@ -10,11 +10,11 @@ import pytest
 from rehearsal import EXPERIMENT, Rehearsal, make_stream, run
 
 from fedsecure.errors import ConfigError, LocalProtocolError, SecAggError
-from fedsecure.secagg.node import SecAggNode
-from fedsecure.secagg.noise import NoiseSpec, add_noise, dp_digest
-from fedsecure.secagg.noised import NoisedVectors
-from fedsecure.secagg.session import run_session
-from fedsecure.secagg.streams import unflatten
+from fedsecure.secagg.machines.node import SecAggNode
+from fedsecure.secagg.machines.session import run_session
+from fedsecure.secagg.values.noise import NoiseSpec, add_noise, dp_digest
+from fedsecure.secagg.values.noised import NoisedVectors
+from fedsecure.secagg.values.streams import unflatten
 
 LARGE, PLAIN = make_stream("m.update.large", 64, 4000), make_stream("m.update.plain", 32, 5)
 STREAMS = (LARGE, PLAIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedsecure.secagg.fixedpoint import BLOCK, largest_frac_bits, quantise, ring_dtype
+from fedsecure.secagg.values.fixedpoint import BLOCK, largest_frac_bits, quantise, ring_dtype
 
 
 @pytest.mark.parametrize("bound", [0.3, 1.0, 1e3])

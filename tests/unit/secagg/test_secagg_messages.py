@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 from fedsecure.crypto.keystream import Prg
-from fedsecure.secagg.spec import Weighting
 from fedsecure.secagg.v1 import secagg_pb2
+from fedsecure.secagg.values.spec import Weighting
 
 
 def test_a_share_is_of_one_kind():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.schema import Schema, TensorSpec
-from fedsecure.secagg.streams import Stream, derive_streams
-from fedsecure.secagg.threshold import Threshold
-from fedsecure.secagg.words import NOT_DETECTED, coordinator_learns, own_rows, stream_words
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.streams import Stream, derive_streams
+from fedsecure.secagg.values.words import NOT_DETECTED, coordinator_learns, own_rows, stream_words
 
 
 def streams(*names: str, nodes: int = 5) -> tuple[Stream, ...]:

@@ -12,9 +12,11 @@ import pytest
 from rehearsal import NOW, STREAMS, Rehearsal, answer_leg, cohort_of, make_stream, run, run_to, signed_sums
 
 from fedsecure.errors import ConfigError, LocalProtocolError, RemoteProtocolError, SecAggError
-from fedsecure.secagg import unmasking
-from fedsecure.secagg.coordinator import SecAggCoordinator
-from fedsecure.secagg.messages import (
+from fedsecure.secagg.machines import unmasking
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator
+from fedsecure.secagg.machines.session import run_session
+from fedsecure.secagg.machines.unmasking import check_range
+from fedsecure.secagg.protocol.messages import (
     CHUNK_BYTES,
     OwnerShare,
     encrypted_shares,
@@ -25,8 +27,6 @@ from fedsecure.secagg.messages import (
     sign,
     unmask_shares,
 )
-from fedsecure.secagg.session import run_session
-from fedsecure.secagg.unmasking import check_range
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 

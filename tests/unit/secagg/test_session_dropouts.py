@@ -13,8 +13,8 @@ from rehearsal import STAYS, STREAMS, Rehearsal, check_dropouts, expected_end, m
 from fedsecure.crypto.agreement import AgreementKey
 from fedsecure.crypto.keystream import Mask, Prg, add_masks
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.masking import masks_of_node
-from fedsecure.secagg.node import NodeState
+from fedsecure.secagg.machines.masking import masks_of_node
+from fedsecure.secagg.machines.node import NodeState
 
 
 def patterns(names: tuple[str, ...], threshold: int) -> list[dict[str, int]]:

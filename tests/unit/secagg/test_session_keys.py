@@ -8,7 +8,7 @@ import pytest
 from rehearsal import Rehearsal, run_to
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.messages import ADVERTISE, key_list, parse_advertise, sign
+from fedsecure.secagg.protocol.messages import ADVERTISE, key_list, parse_advertise, sign
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 FAULTS = {

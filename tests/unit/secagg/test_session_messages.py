@@ -10,8 +10,8 @@ from rehearsal import STREAMS, Rehearsal
 
 from fedsecure.crypto.signatures import ephemeral_identity
 from fedsecure.errors import ConfigError, SecAggError, StoreError
-from fedsecure.secagg import messages
-from fedsecure.secagg.messages import AbortCode, Advertisement, OwnerShare, SessionConfig, SessionResult
+from fedsecure.secagg.protocol import messages
+from fedsecure.secagg.protocol.messages import AbortCode, Advertisement, OwnerShare, SessionConfig, SessionResult
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 REHEARSAL = Rehearsal(4)

@@ -11,8 +11,16 @@ from rehearsal import NOW, STREAMS, Rehearsal, answer_leg, make_stream, run, run
 from fedsecure.crypto.keystream import Prg
 from fedsecure.crypto.signatures import ephemeral_identity
 from fedsecure.errors import LocalProtocolError, SecAggError, StoreError
-from fedsecure.secagg.messages import abort_bytes, code_of, consistency_set, inbox, key_list, parse_abort, survivors
-from fedsecure.secagg.node import NodeState
+from fedsecure.secagg.machines.node import NodeState
+from fedsecure.secagg.protocol.messages import (
+    abort_bytes,
+    code_of,
+    consistency_set,
+    inbox,
+    key_list,
+    parse_abort,
+    survivors,
+)
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 ORDER = (NodeState.IDLE, NodeState.ADVERTISED, NodeState.SHARED, NodeState.UPLOADED, NodeState.CONFIRMED)

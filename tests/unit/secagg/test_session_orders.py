@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from fedsecure.crypto.transcripts import check_signature, transcript_hash
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.transcript import vector_digest
+from fedsecure.secagg.protocol.transcript import vector_digest
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 #: Of the bits that say who is left out of a list: signatures over other lists are in the set, too.

@@ -6,7 +6,7 @@ import pytest
 
 from fedsecure.crypto.transcripts import transcript_hash
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
+from fedsecure.secagg.protocol.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
 
 
 @pytest.fixture

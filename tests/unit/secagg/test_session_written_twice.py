@@ -9,8 +9,8 @@ import pytest
 from adversary import Lab
 
 from fedsecure.crypto.keystream import Prg
-from fedsecure.secagg.coordinator import SecAggCoordinator
-from fedsecure.secagg.messages import SessionConfig
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator
+from fedsecure.secagg.protocol.messages import SessionConfig
 
 STAGES = ("shares", "vector", "confirmation", "unmasking")
 

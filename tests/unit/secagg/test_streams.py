@@ -10,8 +10,8 @@ import pytest
 from fedsecure.errors import ConfigError, DataError, SecAggError
 from fedsecure.method import sum_contributions
 from fedsecure.schema import Axis, Contribution, Schema, TensorSpec
-from fedsecure.secagg.spec import StreamSpec, Weighting, check_offer, check_streams, public_weights
-from fedsecure.secagg.streams import SMALL, Place, derive_streams, flatten, layout_digest, unflatten
+from fedsecure.secagg.values.spec import StreamSpec, Weighting, check_offer, check_streams, public_weights
+from fedsecure.secagg.values.streams import SMALL, Place, derive_streams, flatten, layout_digest, unflatten
 from fedsecure.tensors import Tensors
 
 RECORDS = TensorSpec("records", "int64", (1,), 0, 1000, "number of records", "records")

@@ -4,8 +4,8 @@ that is not due. Peers' identity keys are the attacker's here."""
 from __future__ import annotations
 
 from fedsecure.crypto.signatures import ephemeral_identity
-from fedsecure.secagg.messages import CONSISTENCY, consistency, sign
-from fedsecure.secagg.transcript import config_digest
+from fedsecure.secagg.protocol.messages import CONSISTENCY, consistency, sign
+from fedsecure.secagg.protocol.transcript import config_digest
 from fedsecure.secagg.v1 import secagg_pb2 as spb
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 

@@ -19,19 +19,19 @@ from fedsecure.errors import FedSecureError
 from fedsecure.masked_plan import noised_streams
 from fedsecure.methods import build_method
 from fedsecure.schema import Schema
-from fedsecure.secagg.aborts import parse_abort
-from fedsecure.secagg.coordinator import SecAggCoordinator, Sums
-from fedsecure.secagg.due import SessionDue
-from fedsecure.secagg.fixedpoint import ring_dtype
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masked import masked_streams
-from fedsecure.secagg.memory import MAX_SESSIONS, MemoryOnly, session_numbers
-from fedsecure.secagg.node import SecAggNode
-from fedsecure.secagg.noise import dp_digest
-from fedsecure.secagg.noised import NoisedVectors
-from fedsecure.secagg.results import SessionResult, result_digest
-from fedsecure.secagg.session import deliver
-from fedsecure.secagg.sessionconfig import SessionConfig
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator, Sums
+from fedsecure.secagg.machines.due import SessionDue
+from fedsecure.secagg.machines.memory import MAX_SESSIONS, MemoryOnly, session_numbers
+from fedsecure.secagg.machines.node import SecAggNode
+from fedsecure.secagg.machines.session import deliver
+from fedsecure.secagg.protocol.aborts import parse_abort
+from fedsecure.secagg.protocol.results import SessionResult, result_digest
+from fedsecure.secagg.protocol.sessionconfig import SessionConfig
+from fedsecure.secagg.values.fixedpoint import ring_dtype
+from fedsecure.secagg.values.masked import masked_streams
+from fedsecure.secagg.values.noise import dp_digest
+from fedsecure.secagg.values.noised import NoisedVectors
 from fedsecure.wire.status import to_status
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure.wire.v1.coordinator_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server

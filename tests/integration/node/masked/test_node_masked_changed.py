@@ -21,7 +21,7 @@ from attack_steps import (
     two_survivors,
 )
 
-from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.protocol.aborts import AbortCode
 
 CHANGES = [
     (1, swapped_key, "BAD_SIGNATURE"), (1, colluders_key, "BAD_KEY"), (1, key_of_another_model, "BAD_TRANSCRIPT"),

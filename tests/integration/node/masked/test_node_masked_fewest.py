@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.protocol.aborts import AbortCode
 from fedsecure.secagg.v1 import secagg_pb2 as spb
 
 READY = ["release", "sending", "acknowledged"]

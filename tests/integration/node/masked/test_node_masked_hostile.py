@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attack_steps import READY, kinds, show
 
-from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.protocol.aborts import AbortCode
 from fedsecure.secagg.v1 import secagg_pb2 as spb
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from attack_steps import kinds
 
-from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.protocol.aborts import AbortCode
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from forked_nodes import ForkedNode

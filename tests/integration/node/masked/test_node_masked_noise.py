@@ -9,7 +9,7 @@ import pytest
 
 from fedsecure.cli import run as command
 from fedsecure.privacy.ledger import Ledger
-from fedsecure.secagg.noised import NoisedVectors
+from fedsecure.secagg.values.noised import NoisedVectors
 from fedsecure_node.log.releases import fold
 
 MASS = "fedspm.update.mass"

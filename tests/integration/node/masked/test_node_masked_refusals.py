@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 
 from fedsecure.cli import run as command
-from fedsecure.secagg.aborts import AbortCode
-from fedsecure.secagg.messages import parse_survivors, survivors
+from fedsecure.secagg.protocol.aborts import AbortCode
+from fedsecure.secagg.protocol.messages import parse_survivors, survivors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.plans.localdata import LocalData
 from fedsecure_node.settings import load_settings

@@ -10,8 +10,8 @@ import pytest
 
 from fedsecure.cli import run as command
 from fedsecure.methods import build_method
-from fedsecure.secagg.results import SessionResult
-from fedsecure.secagg.streams import flatten
+from fedsecure.secagg.protocol.results import SessionResult
+from fedsecure.secagg.values.streams import flatten
 from fedsecure.tensors import Tensors
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.log.releases import fold

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.protocol.aborts import AbortCode
 from fedsecure_node.log.releases import fold
 
 ONE_SUM = ["release", "sending", "acknowledged", "masked", "confirmed", "unmasked"]

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 from attack_steps import READY, B, C, kinds, show, summed_once, two_keys, two_survivors
 
-from fedsecure.secagg.aborts import AbortCode
-from fedsecure.secagg.memory import session_numbers
-from fedsecure.secagg.messages import CONSISTENCY, consistency, open_signed, parse_survivors, sign, survivors
-from fedsecure.secagg.results import SessionResult
+from fedsecure.secagg.machines.memory import session_numbers
+from fedsecure.secagg.protocol.aborts import AbortCode
+from fedsecure.secagg.protocol.messages import CONSISTENCY, consistency, open_signed, parse_survivors, sign, survivors
+from fedsecure.secagg.protocol.results import SessionResult
 from fedsecure.secagg.v1 import secagg_pb2 as spb
 
 

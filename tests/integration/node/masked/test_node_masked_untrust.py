@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedsecure.cli import run as command
-from fedsecure.secagg.aborts import AbortCode
+from fedsecure.secagg.protocol.aborts import AbortCode
 
 READY = ["release", "sending", "acknowledged"]
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from fedsecure.cli import run as command
-from fedsecure.secagg.aborts import AbortCode
-from fedsecure.secagg.memory import MOST_SESSIONS
+from fedsecure.secagg.machines.memory import MOST_SESSIONS
+from fedsecure.secagg.protocol.aborts import AbortCode
 from fedsecure_node.masking import lifetime
 
 READY = ["release", "sending", "acknowledged"]

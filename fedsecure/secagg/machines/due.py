@@ -9,13 +9,13 @@ from fedsecure.crypto.keystream import Prg
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.crypto.transcripts import transcript_hash
 from fedsecure.errors import CertificateError, LocalProtocolError, SecAggError
-from fedsecure.secagg.codec import fault
-from fedsecure.secagg.fixedpoint import ring_dtype
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.noised import check_noised
-from fedsecure.secagg.sessionconfig import SessionConfig
-from fedsecure.secagg.spec import check_offer
-from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.protocol.codec import fault
+from fedsecure.secagg.protocol.sessionconfig import SessionConfig
+from fedsecure.secagg.values.fixedpoint import ring_dtype
+from fedsecure.secagg.values.noised import check_noised
+from fedsecure.secagg.values.spec import check_offer
+from fedsecure.secagg.values.streams import Stream
 from fedsecure.tensors import Array
 
 __all__ = ["LONGEST_MS", "SessionDue", "check_due", "check_own"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedsecure.secagg.codec import fault
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.messages import ADVERTISE, Advertisement, open_signed, parse_advertise
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.protocol.codec import fault
+from fedsecure.secagg.protocol.messages import ADVERTISE, Advertisement, open_signed, parse_advertise
 
 __all__ = ["check_distinct", "open_advertisement"]
 

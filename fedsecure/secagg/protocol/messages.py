@@ -16,15 +16,21 @@ from fedsecure.crypto.shamir import SHARE_BYTES
 from fedsecure.crypto.signatures import SIGNATURE_BYTES, SigningIdentity
 from fedsecure.crypto.transcripts import check_signature, sign_payload
 from fedsecure.errors import CertificateError
-from fedsecure.secagg.aborts import Abort, AbortCode, abort_bytes, code_of, parse_abort
-from fedsecure.secagg.chunks import CHUNK_BYTES, MAX_CHUNK_MESSAGE_BYTES, Chunk, masked_chunk, parse_masked_chunk
-from fedsecure.secagg.codec import check_digest, check_node, check_nodes, decode, fault
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.results import SessionResult, parse_result, result_digest
-from fedsecure.secagg.sessionconfig import SessionConfig
-from fedsecure.secagg.spec import MAX_STREAMS
-from fedsecure.secagg.threshold import MAX_NODES
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.cohort.threshold import MAX_NODES
+from fedsecure.secagg.protocol.aborts import Abort, AbortCode, abort_bytes, code_of, parse_abort
+from fedsecure.secagg.protocol.chunks import (
+    CHUNK_BYTES,
+    MAX_CHUNK_MESSAGE_BYTES,
+    Chunk,
+    masked_chunk,
+    parse_masked_chunk,
+)
+from fedsecure.secagg.protocol.codec import check_digest, check_node, check_nodes, decode, fault
+from fedsecure.secagg.protocol.results import SessionResult, parse_result, result_digest
+from fedsecure.secagg.protocol.sessionconfig import SessionConfig
 from fedsecure.secagg.v1 import secagg_pb2 as pb
+from fedsecure.secagg.values.spec import MAX_STREAMS
 
 __all__ = [
     "ADVERTISE", "CHUNK_BYTES", "CONSISTENCY", "MASKED_DONE", "MAX_CHUNK_MESSAGE_BYTES", "MAX_LEG_BYTES",

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fedsecure.secagg.advertised import check_distinct, open_advertisement
-from fedsecure.secagg.codec import check_nodes, fault
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.messages import (
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.protocol.advertised import check_distinct, open_advertisement
+from fedsecure.secagg.protocol.codec import check_nodes, fault
+from fedsecure.secagg.protocol.messages import (
     CONSISTENCY,
     Advertisement,
     open_signed,

@@ -26,9 +26,9 @@ from fedsecure.crypto.discretegaussian import MAX_VARIANCE, discrete_gaussian
 from fedsecure.crypto.framing import length_prefixed
 from fedsecure.crypto.transcripts import transcript_hash
 from fedsecure.errors import ConfigError
-from fedsecure.secagg.fixedpoint import BLOCK, signed
-from fedsecure.secagg.streams import MAX_WHOLE, Stream
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.fixedpoint import BLOCK, signed
+from fedsecure.secagg.values.streams import MAX_WHOLE, Stream
 from fedsecure.tensors import Array
 
 __all__ = ["MIN_STD", "NoiseSpec", "add_noise", "by_stream", "dp_digest", "fit_noise", "kls_gap"]

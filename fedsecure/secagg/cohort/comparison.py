@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedsecure.errors import CertificateError, ConfigError
-from fedsecure.secagg.manifest import CohortManifest
+from fedsecure.secagg.cohort.manifest import CohortManifest
 
 __all__ = ["difference", "digest_from", "require_digest", "require_fingerprints", "require_newer", "spaced"]
 

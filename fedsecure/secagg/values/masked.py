@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from fedsecure.errors import ConfigError
 from fedsecure.schema import Schema
-from fedsecure.secagg.spec import check_streams
-from fedsecure.secagg.streams import Stream, derive_streams
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.spec import check_streams
+from fedsecure.secagg.values.streams import Stream, derive_streams
 
 __all__ = ["MAX_VECTOR_BYTES", "check_masked", "masked_streams"]
 

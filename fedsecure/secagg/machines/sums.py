@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fedsecure.errors import CertificateError, ConfigError, SecAggError
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.noise import NoiseSpec, dp_digest
-from fedsecure.secagg.sessionconfig import SessionConfig
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.vectors import little_endian
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.vectors import little_endian
+from fedsecure.secagg.protocol.sessionconfig import SessionConfig
+from fedsecure.secagg.values.noise import NoiseSpec, dp_digest
+from fedsecure.secagg.values.streams import Stream
 from fedsecure.tensors import Array
 from fedsecure.text import counted
 

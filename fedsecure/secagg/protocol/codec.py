@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from fedsecure.config import NODE_ID
 from fedsecure.crypto.transcripts import DIGEST_BYTES
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.threshold import MAX_NODES
+from fedsecure.secagg.cohort.threshold import MAX_NODES
 
 __all__ = ["PURPOSE", "check_digest", "check_node", "check_nodes", "check_purpose", "decode", "fault"]
 

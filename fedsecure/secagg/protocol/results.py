@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedsecure.crypto.transcripts import transcript_hash
-from fedsecure.secagg.codec import check_digest, check_nodes, check_purpose, decode, fault
-from fedsecure.secagg.spec import MAX_STREAMS
+from fedsecure.secagg.protocol.codec import check_digest, check_nodes, check_purpose, decode, fault
 from fedsecure.secagg.v1 import secagg_pb2 as pb
+from fedsecure.secagg.values.spec import MAX_STREAMS
 
 __all__ = ["MAX_RESULT_BYTES", "SessionResult", "parse_result", "result_digest"]
 

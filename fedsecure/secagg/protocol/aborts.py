@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.codec import check_node, decode, fault
+from fedsecure.secagg.protocol.codec import check_node, decode, fault
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 __all__ = ["MAX_ABORT_BYTES", "Abort", "AbortCode", "abort_bytes", "code_of", "parse_abort"]

@@ -25,10 +25,13 @@ from enum import Enum
 
 from fedsecure.crypto.signatures import SigningIdentity
 from fedsecure.errors import CertificateError, SecAggError
-from fedsecure.secagg.codec import fault
-from fedsecure.secagg.due import SessionDue, check_due, check_own
-from fedsecure.secagg.memory import SessionMemory, among_others
-from fedsecure.secagg.messages import (
+from fedsecure.secagg.machines.due import SessionDue, check_due, check_own
+from fedsecure.secagg.machines.memory import SessionMemory, among_others
+from fedsecure.secagg.machines.nodekeys import NodeKeys
+from fedsecure.secagg.machines.relayed import open_confirmations, open_inbox, open_key_list, open_survivors
+from fedsecure.secagg.machines.vectors import Masked, masked_copies
+from fedsecure.secagg.protocol.codec import fault
+from fedsecure.secagg.protocol.messages import (
     ADVERTISE,
     CONSISTENCY,
     MASKED_DONE,
@@ -40,10 +43,7 @@ from fedsecure.secagg.messages import (
     sign,
     unmask_shares,
 )
-from fedsecure.secagg.nodekeys import NodeKeys
-from fedsecure.secagg.relayed import open_confirmations, open_inbox, open_key_list, open_survivors
-from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
-from fedsecure.secagg.vectors import Masked, masked_copies
+from fedsecure.secagg.protocol.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
 from fedsecure.tensors import Array
 from fedsecure.text import counted
 

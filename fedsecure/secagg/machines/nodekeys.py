@@ -11,10 +11,10 @@ from fedsecure.crypto.sealedshares import SharePair, open_shares, seal_shares
 from fedsecure.crypto.secretbytes import fresh_secret, wipe
 from fedsecure.crypto.shamir import split_secret
 from fedsecure.crypto.transcripts import transcript_hash
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masking import masks_of_node
-from fedsecure.secagg.messages import Advertisement, OwnerShare
-from fedsecure.secagg.spec import StreamSpec
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.masking import masks_of_node
+from fedsecure.secagg.protocol.messages import Advertisement, OwnerShare
+from fedsecure.secagg.values.spec import StreamSpec
 
 __all__ = ["NodeKeys", "seed_commitment"]
 

@@ -23,14 +23,21 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedsecure.errors import LocalProtocolError, RemoteProtocolError, SecAggError
-from fedsecure.secagg.answers import Answers
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.messages import SessionConfig, consistency_set, inbox, key_list, parse_masked_chunk, survivors
-from fedsecure.secagg.noise import NoiseSpec
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.sums import Sums, check_session
-from fedsecure.secagg.unmasking import MaskedSum, unmask
-from fedsecure.secagg.vectors import Upload
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.answers import Answers
+from fedsecure.secagg.machines.sums import Sums, check_session
+from fedsecure.secagg.machines.unmasking import MaskedSum, unmask
+from fedsecure.secagg.machines.vectors import Upload
+from fedsecure.secagg.protocol.messages import (
+    SessionConfig,
+    consistency_set,
+    inbox,
+    key_list,
+    parse_masked_chunk,
+    survivors,
+)
+from fedsecure.secagg.values.noise import NoiseSpec
+from fedsecure.secagg.values.streams import Stream
 from fedsecure.tensors import Array
 
 __all__ = ["LEGS", "SecAggCoordinator", "Sums"]

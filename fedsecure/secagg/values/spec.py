@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from fedsecure.crypto.transcripts import DIGEST_BYTES
 from fedsecure.errors import ConfigError, SecAggError
-from fedsecure.secagg.fixedpoint import RING_BITS, Weight, check_no_wraparound, sum_limit, weighted_bound
+from fedsecure.secagg.values.fixedpoint import RING_BITS, Weight, check_no_wraparound, sum_limit, weighted_bound
 
 __all__ = [
     "MAX_COUNT",

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Iterable
 
 from fedsecure.crypto.agreement import check_public
-from fedsecure.secagg.advertised import check_distinct, open_advertisement
-from fedsecure.secagg.codec import fault
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.messages import (
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.vectors import Upload
+from fedsecure.secagg.protocol.advertised import check_distinct, open_advertisement
+from fedsecure.secagg.protocol.codec import fault
+from fedsecure.secagg.protocol.messages import (
     CONSISTENCY,
     MASKED_DONE,
     Advertisement,
@@ -21,8 +22,7 @@ from fedsecure.secagg.messages import (
     parse_masked_done,
     parse_unmask_shares,
 )
-from fedsecure.secagg.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
-from fedsecure.secagg.vectors import Upload
+from fedsecure.secagg.protocol.transcript import config_digest, keys_transcript, survivors_transcript, vector_digest
 from fedsecure.tensors import Array
 
 __all__ = ["Answers"]

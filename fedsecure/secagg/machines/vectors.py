@@ -10,11 +10,11 @@ import numpy as np
 
 from fedsecure.crypto.keystream import Mask, Prg, add_masks
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.codec import fault
-from fedsecure.secagg.fixedpoint import ring_dtype
-from fedsecure.secagg.masking import wipe_masks
-from fedsecure.secagg.messages import CHUNK_BYTES, Chunk, masked_chunk
-from fedsecure.secagg.spec import StreamSpec
+from fedsecure.secagg.machines.masking import wipe_masks
+from fedsecure.secagg.protocol.codec import fault
+from fedsecure.secagg.protocol.messages import CHUNK_BYTES, Chunk, masked_chunk
+from fedsecure.secagg.values.fixedpoint import ring_dtype
+from fedsecure.secagg.values.spec import StreamSpec
 from fedsecure.tensors import Array
 
 __all__ = ["Masked", "Upload", "little_endian", "masked_copies", "wire_dtype"]

@@ -30,8 +30,8 @@ import numpy as np
 from fedsecure.crypto.transcripts import transcript_hash
 from fedsecure.errors import ConfigError, DataError, SecAggError
 from fedsecure.schema import Axis, Schema, TensorSpec
-from fedsecure.secagg.fixedpoint import dequantise, largest_frac_bits, quantise, ring_dtype, signed
-from fedsecure.secagg.spec import MAX_COUNT, StreamSpec, Weighting
+from fedsecure.secagg.values.fixedpoint import dequantise, largest_frac_bits, quantise, ring_dtype, signed
+from fedsecure.secagg.values.spec import MAX_COUNT, StreamSpec, Weighting
 from fedsecure.tensors import Array, Tensors
 
 __all__ = ["SMALL", "Place", "Stream", "derive_streams", "flatten", "layout_digest", "unflatten"]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from fedsecure.crypto.keyschedule import StreamId, pair_mask_key, pair_sign, self_mask_key
 from fedsecure.crypto.keystream import Mask
 from fedsecure.crypto.secretbytes import wipe
-from fedsecure.secagg.spec import StreamSpec
+from fedsecure.secagg.values.spec import StreamSpec
 
 __all__ = ["masks_of_node", "masks_to_remove", "wipe_masks"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fedsecure.crypto.keystream import Prg
 from fedsecure.crypto.transcripts import DIGEST_BYTES
 from fedsecure.errors import ConfigError
-from fedsecure.secagg.codec import PURPOSE, decode, fault
-from fedsecure.secagg.spec import MAX_STREAMS, StreamSpec, Weighting
-from fedsecure.secagg.threshold import MAX_NODES, MIN_NODES
+from fedsecure.secagg.cohort.threshold import MAX_NODES, MIN_NODES
+from fedsecure.secagg.protocol.codec import PURPOSE, decode, fault
 from fedsecure.secagg.v1 import secagg_pb2 as pb
+from fedsecure.secagg.values.spec import MAX_STREAMS, StreamSpec, Weighting
 
 __all__ = ["MAX_CONFIG_BYTES", "NONCE_BYTES", "SessionConfig"]
 

@@ -22,7 +22,7 @@ from fedsecure.crypto.signatures import SigningIdentity, identity_fingerprint
 from fedsecure.crypto.transcripts import check_signature, sign_payload, transcript_hash
 from fedsecure.errors import CertificateError, ConfigError, SecAggError
 from fedsecure.files import PUBLIC_FILE, faults, shown, write_durably
-from fedsecure.secagg.threshold import MAX_NODES, MIN_NODES, Threshold
+from fedsecure.secagg.cohort.threshold import MAX_NODES, MIN_NODES, Threshold
 
 __all__ = ["MAX_MANIFEST_BYTES", "CohortManifest", "Member", "parse_manifest", "read_manifest", "write_manifest"]
 

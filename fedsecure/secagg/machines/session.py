@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from fedsecure.crypto.signatures import SigningIdentity, ephemeral_identity
 from fedsecure.errors import FedSecureError, RemoteProtocolError, SecAggError
-from fedsecure.secagg.coordinator import SecAggCoordinator, Sums
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.node import SecAggNode
-from fedsecure.secagg.vectors import Masked
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.coordinator import SecAggCoordinator, Sums
+from fedsecure.secagg.machines.node import SecAggNode
+from fedsecure.secagg.machines.vectors import Masked
 
 __all__ = ["deliver", "ephemeral_cohort", "run_leg", "run_session"]
 

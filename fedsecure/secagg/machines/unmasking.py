@@ -14,13 +14,13 @@ from fedsecure.crypto.keystream import Prg, add_masks
 from fedsecure.crypto.recovery import recover_secret
 from fedsecure.crypto.secretbytes import wipe
 from fedsecure.errors import SecAggError
-from fedsecure.secagg.fixedpoint import signed
-from fedsecure.secagg.manifest import CohortManifest
-from fedsecure.secagg.masking import masks_to_remove, wipe_masks
-from fedsecure.secagg.messages import Advertisement, OwnerShare
-from fedsecure.secagg.nodekeys import seed_commitment
-from fedsecure.secagg.noise import NoiseSpec
-from fedsecure.secagg.spec import StreamSpec
+from fedsecure.secagg.cohort.manifest import CohortManifest
+from fedsecure.secagg.machines.masking import masks_to_remove, wipe_masks
+from fedsecure.secagg.machines.nodekeys import seed_commitment
+from fedsecure.secagg.protocol.messages import Advertisement, OwnerShare
+from fedsecure.secagg.values.fixedpoint import signed
+from fedsecure.secagg.values.noise import NoiseSpec
+from fedsecure.secagg.values.spec import StreamSpec
 from fedsecure.tensors import Array
 
 __all__ = ["MaskedSum", "check_range", "unmask"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedsecure.secagg.noise import NoiseSpec
-from fedsecure.secagg.streams import Stream
-from fedsecure.secagg.threshold import Threshold
+from fedsecure.secagg.cohort.threshold import Threshold
+from fedsecure.secagg.values.noise import NoiseSpec
+from fedsecure.secagg.values.streams import Stream
 
 __all__ = ["NOT_DETECTED", "coordinator_learns", "noise_words", "own_rows", "stream_words"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from fedsecure.crypto.transcripts import DIGEST_BYTES
 from fedsecure.errors import ConfigError, DataError, LocalProtocolError, SecAggError
-from fedsecure.secagg.fixedpoint import ring_dtype
-from fedsecure.secagg.noise import NoiseSpec, add_noise, by_stream, dp_digest
-from fedsecure.secagg.spec import MAX_STREAMS
-from fedsecure.secagg.streams import Stream
+from fedsecure.secagg.values.fixedpoint import ring_dtype
+from fedsecure.secagg.values.noise import NoiseSpec, add_noise, by_stream, dp_digest
+from fedsecure.secagg.values.spec import MAX_STREAMS
+from fedsecure.secagg.values.streams import Stream
 from fedsecure.tensors import Array, Tensors
 
 __all__ = ["NoisedVectors", "check_noised"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fedsecure.crypto.transcripts import DIGEST_BYTES
-from fedsecure.secagg.codec import check_digest, decode, fault
+from fedsecure.secagg.protocol.codec import check_digest, decode, fault
 from fedsecure.secagg.v1 import secagg_pb2 as pb
 
 __all__ = ["CHUNK_BYTES", "MAX_CHUNK_MESSAGE_BYTES", "Chunk", "masked_chunk", "parse_masked_chunk"]

@@ -1,0 +1,1 @@
+"""Who may ever be summed together, and how many of them must stand together."""

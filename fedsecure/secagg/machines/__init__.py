@@ -1,0 +1,1 @@
+"""The two sides of a session as sans-IO state machines, and what they are made of."""

@@ -1,0 +1,1 @@
+"""What travels between the nodes of a session and the coordinator, read strictly, and what binds it together."""
