@@ -89,7 +89,8 @@ def _pinned(folder: Path) -> list[tuple[CohortManifest, dict[str, Any]]]:
     log."""
     from fedsecure_node.cli.cohort_steps import Site
     from fedsecure_node.cli.releases import read_records
-    from fedsecure_node.log.absences import absence_lines, known_sums, masked_rounds, missed, standing
+    from fedsecure_node.log.absences import absence_lines, missed, standing
+    from fedsecure_node.log.maskedrounds import known_sums, masked_rounds
     from fedsecure_node.log.releases import fold
     from fedsecure_node.store.store import iso_time
 

@@ -24,9 +24,9 @@ IdArgument = Annotated[str, typer.Argument(metavar="RELEASE", help="Its number, 
 
 def releases(folder: DirOption = Path(), as_json: JsonOption = False) -> None:
     """List every release, from the verified log."""
-    from fedsecure_node.log.absences import known_sums
     from fedsecure_node.log.cohorts import cohort_decisions
     from fedsecure_node.log.differences import difference_lines
+    from fedsecure_node.log.maskedrounds import known_sums
     from fedsecure_node.log.queries import entries
     from fedsecure_node.log.releases import fold
 

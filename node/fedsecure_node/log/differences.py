@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from fedsecure.text import counted
-
-if TYPE_CHECKING:
-    from fedsecure_node.log.absences import MaskedRound
+from fedsecure_node.log.maskedrounds import MaskedRound
 
 __all__ = ["apart_over_runs", "difference_lines", "differing", "differs_from_another_run"]
 

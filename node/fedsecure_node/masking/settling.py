@@ -12,9 +12,9 @@ from fedsecure.text import counted
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.egress import Gate
 from fedsecure_node.keys import ExchangeKey
-from fedsecure_node.log.absences import known_sums
 from fedsecure_node.log.chain import ANNOUNCED, CLOSED, CONFIRMED, MASKED, UNMASKED
 from fedsecure_node.log.differences import difference_lines, differs_from_another_run
+from fedsecure_node.log.maskedrounds import known_sums
 from fedsecure_node.log.releases import Release
 from fedsecure_node.masking.announced import Place, announced_place, other_survivors
 from fedsecure_node.progress import Reporter

@@ -12,9 +12,10 @@ from fedsecure.secagg.protocol.results import SessionResult
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.assemble import open_log
 from fedsecure_node.cli.first_steps import init_node
-from fedsecure_node.log.absences import MaskedRound, absence_lines, known_sums, masked_rounds
+from fedsecure_node.log.absences import absence_lines
 from fedsecure_node.log.decisions import note
 from fedsecure_node.log.differences import apart_over_runs, differing
+from fedsecure_node.log.maskedrounds import MaskedRound, known_sums, masked_rounds
 from fedsecure_node.log.releases import fold
 from fedsecure_node.masking.settling import settle_sums
 from fedsecure_node.progress import PlainReporter

@@ -18,8 +18,9 @@ from fedsecure.wire.codec import encode_contribution
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.cli.releases import release_line
 from fedsecure_node.egress import ClearedVectors
-from fedsecure_node.log.absences import absence_lines, masked_rounds, missed
+from fedsecure_node.log.absences import absence_lines, missed
 from fedsecure_node.log.decisions import note
+from fedsecure_node.log.maskedrounds import masked_rounds
 from fedsecure_node.log.masks import MaskedSum, kept_digest, leaving, leaving_bytes
 from fedsecure_node.log.releases import find_release, fold
 

@@ -9,9 +9,10 @@ import pytest
 from fedsecure.errors import LocalProtocolError, RemoteProtocolError
 from fedsecure.secagg.protocol.results import SessionResult
 from fedsecure.wire.v1 import coordinator_pb2 as pb
-from fedsecure_node.log.absences import masked_rounds, standing
+from fedsecure_node.log.absences import standing
 from fedsecure_node.log.chain import Record
 from fedsecure_node.log.decisions import note
+from fedsecure_node.log.maskedrounds import masked_rounds
 from fedsecure_node.log.releases import TRANSITIONS, fold
 from fedsecure_node.masking.settling import close_sums, settle_sums
 from fedsecure_node.progress import PlainReporter
