@@ -1,42 +1,37 @@
-"""One exchange: fetch what was broadcast, compute, pass the gate, send. Every step survives a restart after it."""
+"""One exchange: admit what is asked for, have it computed, pass the gate, send. Every step survives a restart after
+it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from fedsecure.data.dataset import Dataset
 from fedsecure.errors import AuditError, FedSecureError, PolicyError, RemoteProtocolError
-from fedsecure.method import Cancelled, ClientContext, Method
+from fedsecure.method import Method
 from fedsecure.plan import Plan
-from fedsecure.randomness import node_seed
 from fedsecure.schema import Contribution
-from fedsecure.tensors import Tensors
-from fedsecure.wire.codec import Payload, encode_contribution
+from fedsecure.wire.codec import Payload
 from fedsecure.wire.v1 import coordinator_pb2 as pb
 from fedsecure_node.auditing.auditor import Auditor
+from fedsecure_node.computing import Computation, Task
 from fedsecure_node.egress import Gate
-from fedsecure_node.guarding.rereleases import Rereleases
-from fedsecure_node.guarding.stickingout import without_sticking_out
 from fedsecure_node.keys import ExchangeKey
-from fedsecure_node.link.broadcasts import check_announced, read_broadcast
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.audited import Audited, audit_line
 from fedsecure_node.log.masks import leaving
-from fedsecure_node.log.noised import with_noise
 from fedsecure_node.log.releases import STATE_WORDS, Release
-from fedsecure_node.masking.repeats import Repeats
 from fedsecure_node.masking.settling import settle_sums
-from fedsecure_node.masking.terms import MaskTerms, Terms
+from fedsecure_node.masking.terms import MaskTerms
 from fedsecure_node.plans.approvals import Verdict, standing
 from fedsecure_node.plans.institution import CurrentPolicy, PolicyUnusable, PolicyWatch
 from fedsecure_node.progress import Reporter
 from fedsecure_node.spending.desk import SpendingDesk
 from fedsecure_node.spending.part import Part
 from fedsecure_node.store.runbook import Finished
-from fedsecure_node.store.store import Store, iso_time, now_ms
+from fedsecure_node.store.store import Store, iso_time
 
 __all__ = ["BuildMethod", "ExchangeDesk", "Outcome", "as_error"]
 
@@ -50,18 +45,6 @@ class Outcome(Enum):
     HELD = "held"
     LATE = "late"
     STILL = "still"
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """An exchange that was asked for, with everything that it needs and that was checked."""
-
-    key: ExchangeKey
-    plan: Plan
-    method: Method
-    policy: CurrentPolicy
-    work: pb.Exchange
-    terms: Terms
 
 
 class ExchangeDesk:
@@ -85,16 +68,13 @@ class ExchangeDesk:
         self._store = store
         self._gate = gate
         self._reporter = reporter
-        self._stop = stop
         self._node = node_id
         self._watch = watch
         self._terms = terms
-        self._repeats = Repeats(store.marks)
-        self._rereleases = Rereleases(store.answers)
         self._build = build_method
         self._spending = spending
         self._auditor = auditor
-        self._device = device
+        self._computation = Computation(store, gate, reporter, stop, node_id=node_id, spending=spending, device=device)
         self._methods: dict[str, Method] = {}
         self._told_held: set[int] = set()
         self._told_still = ""
@@ -117,7 +97,7 @@ class ExchangeDesk:
                 self._reporter.say("still", f"{fault}; the node holds still: nothing is computed and nothing leaves")
             return Outcome.STILL
 
-    def _answer(self, task: _Task, link: Link) -> Outcome:
+    def _answer(self, task: Task, link: Link) -> Outcome:
         for old in self._gate.open_releases(task.key.plan):
             if old.key != task.key:
                 self._gate.close(old, "its exchange is over")
@@ -131,7 +111,7 @@ class ExchangeDesk:
         part = self._spending.part(task.plan, task.key.plan, task.policy.policy)
         finished = self._store.runs.finished(task.key)
         if finished is None:
-            finished = self._compute(task, part, link)
+            finished = self._computation.compute(task, part, link)
             if finished is None:
                 return Outcome.LATE
         elif finished.broadcast != task.work.broadcast_digest:
@@ -140,7 +120,7 @@ class ExchangeDesk:
             raise _asks_again(task.key, "other masks")
         return self._release(task, finished, link)
 
-    def _admit(self, work: pb.Exchange) -> _Task:
+    def _admit(self, work: pb.Exchange) -> Task:
         """Check what was asked for against the plan, and the plan against approval and policy, as both are now."""
         if work.plan_digest not in self._store.runs.active():
             raise RemoteProtocolError(
@@ -158,7 +138,7 @@ class ExchangeDesk:
         key = ExchangeKey(work.plan_digest, work.round, step, work.attempt, work.exchange)
         settle_sums(self._gate, self._reporter, work, method, key, self._node)
         policy = self.allowed(plan, work.plan_digest)
-        return _Task(key, plan, method, policy, work, self._terms.check(plan, method, key, work, policy.policy))
+        return Task(key, plan, method, policy, work, self._terms.check(plan, method, key, work, policy.policy))
 
     def allowed(self, plan: Plan, digest: str) -> CurrentPolicy:
         """The policy, when it and the institution's decision allow the plan at this moment. Raises ``PolicyError``, or
@@ -169,76 +149,7 @@ class ExchangeDesk:
             raise PolicyError(f"plan {plan.name}: is not approved (any more) at this institution")
         return current
 
-    def _compute(self, task: _Task, part: Part, link: Link) -> Finished | None:
-        """Compute and keep a contribution; a private one is paid for first. A crash before it is kept pays again, as
-        what it computed may have been seen; what is kept is never computed again."""
-        key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
-        self._store.runs.check_order(key)
-        schema, masks = method.broadcast_schema(key.exchange), task.terms.masks
-        is_of_model = masks is not None and bool(schema.released)  # else it is the same in every round and run
-        if is_of_model:
-            self._store.runs.check_model(key, task.work.broadcast_digest, task.terms.announced)
-            self._repeats.check_model(key, task.work.broadcast_digest)
-        check_announced(task.work.broadcast_bytes, schema, policy)
-        raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
-        broadcast = read_broadcast(raw, task.work.broadcast_digest, schema, policy)
-        data = self._guarded(task, broadcast, part)
-        self._store.sessions.ask(key, task.terms.asked)
-        before, local = self._store.runs.local_for(key)
-        self._reporter.say("computing", f"{plan.name}, {key}: computing", plan=key.plan, round=key.round + 1)
-        try:
-            ctx = self._context(task, part, link)
-            local, contribution = method.client_update(key.exchange, broadcast, local, data, ctx)
-        except Cancelled:
-            if self._stop.is_set():
-                raise
-            self._reporter.say("late", f"{plan.name}, {key}: the deadline passed before it was computed")
-            return None
-        method.schema(key.exchange).check(contribution)
-        payload = with_noise(encode_contribution(contribution), masks, key)
-        self._gate.check(plan, method, key, payload, part.counts, policy, records=part.records, masks=masks)
-        if masks is not None and is_of_model:
-            self._repeats.take(key, task.work.broadcast_digest, payload, masks)
-        if plan.privacy is None:
-            self._rereleases.take(key, broadcast, data)
-        return self._store.runs.finish(
-            key, broadcast=task.work.broadcast_digest, payload=payload, before=before, local=local, now_ms=now_ms()
-        )
-
-    def _guarded(self, task: _Task, broadcast: Tensors, part: Part) -> Dataset:
-        """The records that an exchange is computed from. With [privacy] all of them: noise is its guard."""
-        if task.plan.privacy is not None:
-            return part.data
-        policy = task.policy.policy
-        about = (task.plan, task.method, task.key, broadcast, part.data, policy)
-        data = without_sticking_out(*about, self._reporter, self._device)
-        self._rereleases.check(broadcast, data, policy)
-        return data
-
-    def _context(self, task: _Task, part: Part, link: Link) -> ClientContext:
-        """What the method gets besides the records; with [privacy], after it was paid for. Raises ``Cancelled`` where
-        there is no time left: then nothing is paid."""
-        key, plan = task.key, task.plan
-        shared = plan.randomness == "plan"
-        deadline = task.work.deadline_unix_ms - link.clock_ms
-
-        def cancelled() -> bool:
-            return self._stop.is_set() or now_ms() >= deadline
-
-        if cancelled():
-            raise Cancelled(f"{plan.name}, {key}: there is no time left to compute it")
-        return ClientContext(
-            node=self._node,
-            round=key.round,
-            seed=node_seed(plan.seed, self._node) if shared else self._store.runs.private_seed(key.plan),
-            report=lambda name, value: self._reporter.say("local", f"{plan.name}, {key}: {name} {value:.4g}"),
-            progress=lambda done, of: self._reporter.progress(f"{plan.name}, {key}", done, of),
-            cancelled=cancelled,
-            device=self._device,
-            privacy=self._spending.pay(plan, key, part, task.policy.policy),
-        )
-
-    def _release(self, task: _Task, finished: Finished, link: Link) -> Outcome:
+    def _release(self, task: Task, finished: Finished, link: Link) -> Outcome:
         """Check the stored bytes once more, against the policy and the approval as they are now: computing takes its
         time. Then log them, and send them unless they are held."""
         policy = self.allowed(task.plan, task.key.plan)
@@ -272,7 +183,7 @@ class ExchangeDesk:
             return self._held(release, task, link)
         return self._send(task, release, leaving(payload, task.terms.masks), link)
 
-    def _audit(self, task: _Task, part: Part, contribution: Contribution) -> Audited:
+    def _audit(self, task: Task, part: Part, contribution: Contribution) -> Audited:
         """What the membership audit says of a contribution that is not in the log yet; after a crash it is made anew,
         and says the same of the same bytes."""
         policy = task.policy.policy
@@ -283,7 +194,7 @@ class ExchangeDesk:
         about = (task.plan, task.method, task.key, contribution, part.data)
         return self._auditor.audit(*about, held_out, policy.audit)
 
-    def _send(self, task: _Task, release: Release, payload: Payload, link: Link) -> Outcome:
+    def _send(self, task: Task, release: Release, payload: Payload, link: Link) -> Outcome:
         name = f"{task.plan.name}, {task.key}: release {release.number}"
         self._reporter.say("sending", f"{name}: sending {len(payload.data)} bytes", release=release.number)
         try:
@@ -303,7 +214,7 @@ class ExchangeDesk:
         )
         return Outcome.SENT
 
-    def _held(self, release: Release, task: _Task, link: Link) -> Outcome:
+    def _held(self, release: Release, task: Task, link: Link) -> Outcome:
         if release.number not in self._told_held:
             self._told_held.add(release.number)
             self._reporter.say(

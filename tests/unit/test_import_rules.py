@@ -138,6 +138,7 @@ NODE_FLOORS = (
     ("masking",),
     ("guarding",),
     ("spending",),
+    ("computing",),
     ("work",),
     ("desk",),
     ("serving",),
