@@ -154,6 +154,11 @@ def rounds_of_a_node(folder: Path, ready: Connection) -> None:
     os._exit(DONE)
 
 
+def arrived(folder: Path) -> list[Path]:
+    """The contributions that came in whole."""
+    return [path for path in (folder / "uploads").iterdir() if not path.suffix]
+
+
 def _acknowledged(folder: Path, round_: int) -> bool:
     return (folder / "uploads" / str(round_)).exists()
 

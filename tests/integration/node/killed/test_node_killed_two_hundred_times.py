@@ -37,7 +37,7 @@ from fedsecure_node.settings import NodeSettings
 from fedsecure_node.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from killed_nodes import SPENT, left, rounds_of_a_node, start
+from killed_nodes import SPENT, arrived, left, rounds_of_a_node, start
 
 #: Seconds in which a process opens everything, and every node has made its first contribution, however loaded the
 #: machine is.
@@ -154,7 +154,7 @@ class Victim:
         self.node = start(self.folder, rounds_of_a_node, dies_at)
 
     def uploads(self) -> int:
-        return len(list((self.folder / "uploads").iterdir()))
+        return len(arrived(self.folder))
 
     def grant(self, cap: float) -> None:
         self.cap = cap
@@ -248,4 +248,4 @@ def check_releases(folder: Path) -> None:
     assert epsilons[-1] <= epsilon(spent(folder), DELTA)
     rounds = [release.body["round"] for release in releases]
     assert rounds == sorted(set(rounds)), "a round was released twice"
-    assert len(list((folder / "uploads").iterdir())) >= len(rounds) - 1
+    assert len(arrived(folder)) >= len(rounds) - 1

@@ -47,6 +47,7 @@ class Relay(PredictionServicer):
         self.twice = False
         self.cut_polls = 0
         self.polls = 0
+        self.open_polls = 0
         self.lock = threading.Lock()
 
     def Serve(self, request: Any, context: Any) -> Any:
@@ -59,14 +60,35 @@ class Relay(PredictionServicer):
             self.cut_polls -= 1
             context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
         end = time.monotonic() + request.wait_ms / 1000
-        while time.monotonic() < end and context.is_active():
+        with self.lock:
+            self.open_polls += 1
+        while True:
             with self.lock:
-                if self.waiting:
-                    query = self.waiting[0] if self.twice else self.waiting.pop(0)
-                    self.twice = False
-                    return prediction_pb2.NextQueryReply(query=query)
+                over = time.monotonic() >= end or not context.is_active()
+                if self.waiting or over:
+                    self.open_polls -= 1
+                    return self._reply()
             time.sleep(0.02)
-        return prediction_pb2.NextQueryReply(none=prediction_pb2.NoQuery())
+
+    def _reply(self) -> Any:
+        if not self.waiting:
+            return prediction_pb2.NextQueryReply(none=prediction_pb2.NoQuery())
+        query = self.waiting[0] if self.twice else self.waiting.pop(0)
+        self.twice = False
+        return prediction_pb2.NextQueryReply(query=query)
+
+    def relay(self, query: prediction_pb2.RelayedQuery, meanwhile: Callable[[], None] | None) -> None:
+        """Hand a query on; ``meanwhile`` is done just before, while the node waits in the poll that gets it."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with self.lock:
+                if meanwhile is None or self.open_polls:
+                    if meanwhile is not None:
+                        meanwhile()
+                    self.waiting.append(query)
+                    return
+            time.sleep(0.005)
+        raise AssertionError("the node asks for no queries")
 
     def Answer(self, request: Any, context: Any) -> Any:
         self.answers[request.query_id] = request
@@ -146,9 +168,10 @@ class Study:
         return np.random.default_rng(n).random((n, 1, 8, 8), dtype=np.float32)
 
     def put(
-        self, x: Any, *, analyst: str = "dr-weber", plain: bool = False, public: bytes = b"", to: str = "hospital-a"
-    ) -> tuple[str, Asked, SealingKey]:
-        """Have a query relayed; its id, and what its answer is opened with."""
+        self, x: Any, *, analyst: str = "dr-weber", plain: bool = False, public: bytes = b"", to: str = "hospital-a",
+        meanwhile: Callable[[], None] | None = None,
+    ) -> tuple[str, Asked, SealingKey]:  # fmt: skip
+        """Have a query relayed; its id, and what its answer is opened with. ``meanwhile``: see ``Relay.relay``."""
         reply, run, now = SealingKey.generate(), self.plan.digest(), time.time_ns() // 1_000_000
         asked = make_query(
             self.signers[analyst], run=run, node="" if plain else to, analyst=analyst, x=x, now_ms=now,
@@ -159,12 +182,10 @@ class Study:
             key = public or self.key().public
             form = {"sealed": seal(key, asked.statement.SerializeToString(), query_info(run, to))}
         number = f"q{time.monotonic_ns()}"
-        with self.relay.lock:
-            self.relay.waiting.append(
-                prediction_pb2.RelayedQuery(
-                    query_id=number, plan_digest=run, analyst_id=analyst, deadline_unix_ms=now + 60_000, **form
-                )
-            )
+        query = prediction_pb2.RelayedQuery(
+            query_id=number, plan_digest=run, analyst_id=analyst, deadline_unix_ms=now + 60_000, **form
+        )
+        self.relay.relay(query, meanwhile)
         return number, asked, reply
 
     def ask(self, node: Any, x: Any, **how: Any) -> Prediction:

@@ -286,10 +286,13 @@ def test_a_log_that_was_changed_ends_the_daemon_with_its_name(study, node):
 
 def test_a_run_whose_model_is_gone_is_not_announced(study, node):
     study.ask(node, study.x())
-    with Store(study.site.folder / "store", create=False) as store:
-        store.database.write("DELETE FROM serving")
+
+    def lose() -> None:
+        with Store(study.site.folder / "store", create=False) as store:
+            store.database.write("DELETE FROM serving")
+
     with pytest.raises(NodeUnreachable, match="has no model of run"):
-        study.ask(node, study.x())
+        study.ask(node, study.x(), meanwhile=lose)
     node.until(lambda: not study.relay.served[-1].plan_digests, 30)
 
 
