@@ -86,7 +86,8 @@ def plot(results: Sequence[Result], path: Path) -> None:
         axis.set_xticks(range(len(steps)), [_at(epsilon) for epsilon in steps])
         axis.set_xlabel("epsilon of each node's whole run")
         axis.grid(visible=True, alpha=0.3)
-        axis.legend(loc="lower right", frameon=False)
+        if axis.lines:
+            axis.legend(loc="lower right", frameon=False)
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
