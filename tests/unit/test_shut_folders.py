@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
@@ -15,6 +14,14 @@ import pytest
 from fedsecure.cli import run
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Has permission bits bind the superuser, too (capabilities(7)), from its next exec on, and then runs what it is given.
+#: In a process of its own: what is done between fork and exec in this one finds gRPC without its threads.
+BINDER = """
+import ctypes, os, sys
+for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; refused to, and not needed by, anybody else
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+"""
 #: Runs one command line for each line of JSON on stdin; answers [exit code, stderr] as a line of JSON.
 RUNNER = """
 import contextlib, io, json, sys, traceback
@@ -35,23 +42,15 @@ Answers = list[tuple[int | str, str]]
 Bound = Callable[[list[list[str]]], Answers]
 
 
-def _bind_by_permissions() -> None:
-    """In the child, before it begins: permission bits bind the superuser as well (capabilities(7))."""
-    libc = ctypes.CDLL(None)
-    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; refused to, and not needed by, anybody else
-
-
 @pytest.fixture(scope="module")
 def bound() -> Iterator[Bound]:
     """Runs command lines in one process of their own, which permission bits bind."""
     runner = subprocess.Popen(
-        [sys.executable, "-c", RUNNER],
+        [sys.executable, "-c", BINDER, RUNNER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        preexec_fn=_bind_by_permissions,  # noqa: PLW1509 - no other thread of the parent holds a lock now
     )
     assert runner.stdin is not None
     assert runner.stdout is not None
