@@ -177,9 +177,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=0, help="for a try; left out: the method's")
     parser.add_argument("--draws", type=int, default=1, help="runs of each private cell, each with noise of its own")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--read", action="store_true", help="run nothing: table and plot of finished cells")
     arguments = parser.parse_args()
     epsilons = [None if text == "none" else float(text) for text in arguments.epsilons]
     wanted = list(cells(arguments.methods, epsilons, arguments.seeds, arguments.rounds, arguments.draws))
+    if arguments.read:
+        wanted = [cell for cell in wanted if (OUT / cell.name / "result.json").is_file()]
     plans = {cell.name: cell.plan() for cell in wanted}  # in turn: PRV takes both cores already
     with ThreadPoolExecutor(arguments.jobs) as pool:
         ran = dict(zip(plans, pool.map(lambda name: run_cell(OUT / name, plans[name]), plans), strict=True))
