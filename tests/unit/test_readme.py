@@ -15,7 +15,11 @@ from fedsecure.policy import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = sorted(p for p in ROOT.rglob("*.md") if not {".venv", "node_modules", "demo-out"} & set(p.parts))
+PAGES = sorted(
+    page
+    for page in ROOT.rglob("*.md")
+    if not any(part[0] == "." or part in {"demo-out", "audit-demo-out", "out"} for part in page.relative_to(ROOT).parts)
+)
 
 
 def test_help_blocks_and_exit_codes_are_current() -> None:
