@@ -55,7 +55,7 @@ class AnalystClient:
 
     def __init__(self, line: Line, analyst: str) -> None:
         self._line = line
-        self._stub: Any = PredictionStub(line.channel)  # type: ignore[no-untyped-call]
+        self._stub: Any = line.stub(PredictionStub)
         self._analyst = analyst
 
     def hello(self, federation: str) -> Greeting:

@@ -4,6 +4,9 @@ gRPC registers a call with its channel and only then starts the thread that watc
 machine refuses that thread, no call on that channel is ever answered, and closing it waits for a call that nobody ends
 (grpcio 1.85). Such a channel is given up, and so is one that does not close in time: its connection ends with the
 process, or when the peer finds it silent.
+
+A stub registers its calls with the channel as it is made, without any lock: on a channel that is closed, or closing in
+another thread, that is the end of the process (grpcio 1.85). So stubs are made here, and none once closing has begun.
 """
 
 from __future__ import annotations
@@ -31,11 +34,20 @@ class Line:
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
         self._lost = threading.Event()
+        self._making = threading.Lock()
+        self._closing = False
 
     @property
     def lost(self) -> bool:
         """Whether calls on this channel can no longer be answered."""
         return self._lost.is_set()
+
+    def stub(self, kind: Callable[[grpc.Channel], T]) -> T:
+        """A stub of the channel's calls. Raises ``WireError`` once the channel is closed or about to be."""
+        with self._making:
+            if self._closing:
+                raise _closed()
+            return kind(self.channel)
 
     def begin(self, start: Callable[[], T]) -> T:
         """Start a call: ``start()``. Raises ``WireError`` when it cannot be: the channel is closed or lost, or the
@@ -50,18 +62,20 @@ class Line:
             self._lost.set()
             raise no_thread("a call") from None
         except ValueError:  # how gRPC says it
-            raise WireError("the connection to the coordinator was closed", hint="it is made anew") from None
+            raise _closed() from None
 
     def close(self, *, within: float = CLOSE_S) -> bool:
         """Close the channel; calls in flight end. Returns whether it is closed: a lost one, or one that is not closed
         ``within`` seconds, is given up."""
-        if not self.lost and self._closed(within):
+        with self._making:
+            self._closing = True
+        if not self.lost and self._close(within):
             return True
         self._lost.set()
         _keep_for_good(self.channel)
         return False
 
-    def _closed(self, within: float) -> bool:
+    def _close(self, within: float) -> bool:
         done = threading.Event()
 
         def close() -> None:
@@ -81,6 +95,10 @@ class Line:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _closed() -> WireError:
+    return WireError("the connection to the coordinator was closed", hint="it is made anew")
 
 
 def _keep_for_good(channel: grpc.Channel) -> None:

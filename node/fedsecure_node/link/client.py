@@ -54,13 +54,14 @@ class CoordinatorClient:
 
     def __init__(self, channel: grpc.Channel, node_id: str, stop: threading.Event) -> None:
         self._line = Line(channel)
-        self._stub: Any = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
+        self._stub: Any = self._line.stub(CoordinatorStub)
         self._node = node_id
         self._stop = stop
         self._chunk = 1 << 20
 
     def queries(self, stop: threading.Event) -> QueryClient:
-        """The calls of routed prediction, over the same connection: for another thread, with a ``stop`` of its own."""
+        """The calls of routed prediction, over the same connection: for another thread, with a ``stop`` of its own.
+        Raises ``WireError`` once it is closed."""
         return QueryClient(self._line, self._node, stop)
 
     def close(self) -> bool:

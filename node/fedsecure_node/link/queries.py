@@ -19,12 +19,12 @@ CALL_S = 30.0
 
 
 class QueryClient:
-    """Calls of one node over a line that others use as well. Each raises ``WireError`` when the line breaks or the
-    channel was closed, else the coordinator's error."""
+    """Calls of one node over a line that others use as well. Each, and making one of it, raises ``WireError`` when the
+    line breaks or the channel was closed, else the coordinator's error."""
 
     def __init__(self, line: Line, node_id: str, stop: threading.Event) -> None:
         self._line = line
-        self._stub: Any = PredictionStub(line.channel)  # type: ignore[no-untyped-call]
+        self._stub: Any = line.stub(PredictionStub)
         self._node = node_id
         self._stop = stop
 

@@ -128,8 +128,8 @@ class QueryDesk:
         if link is None or not (served or self._is_known(link)):
             self._stop.wait(LOOK_S)
             return
-        client = link.client.queries(self._stop)
         try:
+            client = link.client.queries(self._stop)
             self._announce(client, link, served)
             query = (
                 client.next_query(min(WAIT_MS, link.max_wait_ms), lambda: self._link is not link) if served else None
