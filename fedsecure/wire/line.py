@@ -6,7 +6,7 @@ machine refuses that thread, no call on that channel is ever answered, and closi
 process, or when the peer finds it silent.
 
 A stub registers its calls with the channel as it is made, without any lock: on a channel that is closed, or closing in
-another thread, that is the end of the process (grpcio 1.85). So stubs are made here, and none once closing has begun.
+another thread, that may end the process (SIGSEGV, seen once). So stubs are made here, and none once closing has begun.
 """
 
 from __future__ import annotations

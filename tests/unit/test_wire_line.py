@@ -84,7 +84,8 @@ def test_a_sound_channel_closes_and_then_refuses_calls_by_name() -> None:
 
 
 def test_a_stub_of_a_channel_that_is_closed_is_a_named_error_and_no_crash() -> None:
-    """gRPC's own way ends the process (SIGSEGV): so in a process of its own, a hundred times while another closes."""
+    """gRPC's own way may end the process (SIGSEGV): so in one of its own, a hundred times while another thread closes.
+    Without the lock it would never be refused."""
     body = """
 import threading
 import grpc
