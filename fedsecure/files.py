@@ -27,6 +27,7 @@ __all__ = [
     "exists",
     "faults",
     "is_folder",
+    "make_empty",
     "make_folder",
     "private_folder",
     "quoted",
@@ -229,6 +230,19 @@ def private_folder(path: Path, *, error: type[FedSecureError] = StoreError) -> P
     if mode & OTHERS:
         raise error(f"{path}: mode {mode:04o} lets others look into it", hint=f"chmod 700 {quoted(path)}")
     return path
+
+
+def make_empty(path: Path) -> bool:
+    """Make an empty file that only its owner may see (0600), on the disk on return, unless something is at ``path``,
+    which is not opened: a process that closes a file gives up all its POSIX locks on it, those of SQLite among them.
+
+    Returns whether it was made. Raises ``StoreError``."""
+    with faults(path, "made"):
+        try:
+            create_durably(path, b"")
+        except FileExistsError:
+            return False
+    return True
 
 
 @contextlib.contextmanager

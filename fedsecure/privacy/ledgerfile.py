@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedsecure.errors import ConfigError, LocalProtocolError, StoreError
-from fedsecure.files import OTHERS, PRIVATE_FILE, faults, quoted, shown, sync_folder
+from fedsecure.files import OTHERS, faults, make_empty, quoted, shown
 
 __all__ = ["FORMAT", "Access", "LedgerFile"]
 
@@ -71,7 +71,7 @@ class LedgerFile:
         read, that has a second name, is damaged, of another version, or something else."""
         with faults(path, "looked at"):
             self.path = path.resolve()
-        self.fresh = access == "create" and _made(self.path)
+        self.fresh = access == "create" and make_empty(self.path)
         self._turn = threading.RLock()
         self._process = os.getpid()
         self._place = self._looked_at()
@@ -222,19 +222,3 @@ class LedgerFile:
         """Close the connection; safe to call twice."""
         with self._turn:
             self._connection.close()
-
-
-def _made(path: Path) -> bool:
-    """Make an empty file of mode 0600 at ``path``, durably, unless something is there."""
-    with faults(path, "made"):
-        try:
-            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
-        except FileExistsError:
-            return False
-        try:
-            os.fchmod(number, PRIVATE_FILE)
-            os.fsync(number)
-        finally:
-            os.close(number)
-        sync_folder(path.parent)
-    return True

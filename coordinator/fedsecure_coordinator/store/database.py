@@ -16,7 +16,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from fedsecure.errors import StoreError
-from fedsecure.files import PRIVATE_FILE, exists, faults
+from fedsecure.files import exists, faults, make_empty
+from fedsecure.writeahead import write_ahead
 
 __all__ = ["Access", "Database"]
 
@@ -29,7 +30,7 @@ BUSY_SECONDS = 30.0
 def _address(path: Path, access: Access) -> str:
     """The file as SQLite's URI. To read a write-ahead log SQLite wants to make its index file; where there is no log,
     as after an orderly end, the file is read as one that nobody writes, and nothing is made."""
-    mode = {"create": "rwc", "write": "rw", "read": "ro"}[access]
+    mode = "ro" if access == "read" else "rw"
     still = "&immutable=1" if access == "read" and not exists(path.with_name(f"{path.name}-wal")) else ""
     return f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}{still}"
 
@@ -47,9 +48,10 @@ class Database:
     def __init__(self, path: Path, steps: tuple[str, ...], access: Access) -> None:
         self._path, self._steps, self._lock, self._depth = path, steps, threading.RLock(), 0
         self.format = 0
+        if access == "create":
+            make_empty(path)
         with faults(path, "opened"):
-            how = os.O_RDONLY if access == "read" else os.O_RDWR | (os.O_CREAT if access == "create" else 0)
-            os.close(os.open(path, how | os.O_CLOEXEC, PRIVATE_FILE))
+            path.stat()
         try:
             self._db = sqlite3.connect(
                 _address(path, access), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -61,8 +63,7 @@ class Database:
                 if access == "read":
                     self._check_format()
                     return
-                self._db.execute("PRAGMA journal_mode=WAL")
-                self._db.execute("PRAGMA synchronous=FULL")
+                write_ahead(self._db, BUSY_SECONDS)
                 self._upgrade()
         except BaseException:
             self._db.close()

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsecure.errors import ConfigError, StoreError
-from fedsecure.files import PRIVATE_FILE, exists, faults
+from fedsecure.files import exists, make_empty
+from fedsecure.writeahead import write_ahead
 
 __all__ = ["Database"]
 
@@ -121,8 +122,7 @@ class Database:
         if not exists(path):
             if not create:
                 raise ConfigError(f"{path}: no such store", hint="start the node once, or check --dir")
-            with faults(path, "made"):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE))
+            make_empty(path)
         try:
             self._connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=rw",
@@ -139,8 +139,7 @@ class Database:
             raise self._fault(error) from None
 
     def _prepare(self) -> None:
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=FULL")
+        write_ahead(self._connection, BUSY_S)
         self._connection.execute("PRAGMA foreign_keys=ON")
         self._connection.executescript(_TABLES)
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()

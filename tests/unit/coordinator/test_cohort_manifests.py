@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -137,20 +138,18 @@ def test_a_whole_manifest_under_another_name_is_never_used(cohorts, tmp_path, ag
 
 def test_two_commands_at_the_same_time_keep_one_order(cohorts, agreed):
     versions = [agreed(version=v) for v in range(1, 7)]
-    start, refused = threading.Barrier(len(versions)), []
+    start = threading.Barrier(len(versions), timeout=60)
 
     def work(manifest):
         start.wait()
         try:
             add(cohorts, manifest)
         except CertificateError as error:
-            refused.append(str(error))
+            return str(error)
+        return ""
 
-    threads = [threading.Thread(target=work, args=(m,)) for m in versions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(versions)) as pool:
+        refused = [text for text in pool.map(work, versions) if text]
     assert cohorts.newest() == [versions[-1]]
     assert len(cohorts.all()) + len(refused) == len(versions)
     assert all("is older than" in text for text in refused)

@@ -89,7 +89,7 @@ def test_faults_of_the_file_are_named(tmp_path):
     (tmp_path / "text").write_text("this is not a database, whatever its name says" * 40)
     with pytest.raises(StoreError, match="text: journal failed: file is not a database"):
         Journal(tmp_path / "text")
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="cannot be made: No such file"):
         Journal(tmp_path / "absent" / "j.sqlite")
     later = sqlite3.connect(tmp_path / "later.sqlite")
     later.execute("PRAGMA user_version=99")

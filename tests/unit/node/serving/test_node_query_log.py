@@ -170,7 +170,7 @@ def test_threads_that_read_the_log_at_once_take_in_what_a_verb_added_once(servin
         release, _ = make_release(round_=round_, hold=True, gate=None)
         serving.log.releases()
         decide(reopened(), release.number, release=True, by="a person", reason="")
-        ready = threading.Barrier(4)
+        ready = threading.Barrier(4, timeout=60)
 
         def read(number=release.number, ready=ready):
             ready.wait()
