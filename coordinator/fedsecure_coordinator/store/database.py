@@ -80,7 +80,12 @@ class Database:
 
     def _check_format(self, *, empty: bool = False) -> None:
         self.format = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if not (0 if empty else 1) <= self.format <= len(self._steps):
+        if self.format == 0 and not empty:
+            raise StoreError(
+                f"{self._path}: nothing is in it: it is just being made, or that was cut short",
+                hint="try again; where it stays so: fedsecure coordinator run",
+            )
+        if not 0 <= self.format <= len(self._steps):
             raise StoreError(
                 f"{self._path}: journal of format {self.format} where {len(self._steps)} is due",
                 hint="use the version of fedsecure that wrote it",

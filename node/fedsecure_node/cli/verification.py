@@ -160,6 +160,11 @@ def _head(folder: Path) -> Head | None:
         return None
     connection = snapshot(path)
     try:
+        if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            raise ReleaseLogError(
+                f"{path}: nothing is in it, not even where the release log ends: it was emptied, or is just being made",
+                hint="a new node: try again; any other: put the store back from a backup",
+            )
         row = connection.execute(HEAD_QUERY).fetchone()
     except sqlite3.Error as error:
         raise StoreError(f"{path}: is not a node's store: {error}", hint="check --dir") from None

@@ -96,3 +96,20 @@ def test_faults_of_the_file_are_named(tmp_path):
     later.close()
     with pytest.raises(StoreError, match="journal of format 99 where 3 is due"):
         Journal(tmp_path / "later.sqlite")
+
+
+@pytest.mark.parametrize("begun", ["no byte", "a log and no table"])
+def test_a_journal_that_is_just_being_made_is_not_one_of_another_version(tmp_path, begun):
+    path = tmp_path / "j.sqlite"
+    path.touch(mode=0o600)
+    if begun != "no byte":
+        maker = sqlite3.connect(path)
+        maker.execute("PRAGMA journal_mode=WAL")
+        maker.close()
+    with pytest.raises(StoreError, match="nothing is in it: it is just being made") as caught:
+        Journal(path, "read")
+    assert "fedsecure coordinator run" in caught.value.hint
+    Journal(path, "write").close()
+    reader = Journal(path, "read")
+    assert reader.runs() == []
+    reader.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedsecure.crypto.signatures import load_identity, public_identity_pem
-from fedsecure.errors import StoreError
+from fedsecure.errors import ReleaseLogError, StoreError
 from fedsecure_node.cli.verification import verify_store
 from fedsecure_node.log.decisions import note
 from fedsecure_node.store.database import FULL, Database
@@ -135,3 +135,19 @@ def test_a_full_disk_asks_for_space_and_damage_for_a_backup(tmp_path):
     with pytest.raises(StoreError) as caught:
         Database(path)
     assert "damaged: restore the store from a backup" in caught.value.hint
+
+
+@pytest.mark.parametrize("begun", ["no byte", "a log and no table"])
+def test_a_store_without_tables_was_emptied_or_is_just_being_made(node, make_release, tmp_path, begun):
+    make_release()
+    copy = tmp_path / "copy"
+    shutil.copytree(node.settings.store, copy)
+    for path in copy.glob("store.db*"):
+        path.unlink()
+    (copy / "store.db").touch(mode=0o600)
+    if begun != "no byte":
+        maker = sqlite3.connect(copy / "store.db")
+        maker.execute("PRAGMA journal_mode=WAL")
+        maker.close()
+    with pytest.raises(ReleaseLogError, match="nothing is in it, not even where the release log ends"):
+        verify_store(copy, load_identity(node.settings.identity).public_bytes)
