@@ -45,7 +45,8 @@ def _opened(path: Path, image: bytearray) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.row_factory = sqlite3.Row
     try:
-        connection.deserialize(bytes(image))
+        if image:  # SQLite takes a file without a byte for a database without a table, but here calls it out of memory
+            connection.deserialize(bytes(image))
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
         connection.close()
