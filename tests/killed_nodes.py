@@ -206,6 +206,7 @@ def _desk(folder: Path, plan: Any) -> Any:
 
     from fedsecure_node.assemble import LocalData, Purse, SpendingDesk, open_log
     from fedsecure_node.auditing.auditor import Auditor
+    from fedsecure_node.computing import Computation
     from fedsecure_node.egress import Gate
     from fedsecure_node.masking.pins import Pins
     from fedsecure_node.masking.terms import MaskTerms
@@ -228,18 +229,26 @@ def _desk(folder: Path, plan: Any) -> Any:
             purse.check()
             spending = SpendingDesk(store, purse, reporter, data=LocalData(settings.data, lambda lines: None))
             pins = Pins(store, node=settings.node, federation=settings.federation, public_bytes=bytes(32))
+            gate = Gate(store, log, node_id=settings.node, hold=False)
             yield ExchangeDesk(
                 store,
-                Gate(store, log, node_id=settings.node, hold=False),
+                gate,
                 reporter,
-                threading.Event(),
+                Computation(
+                    store,
+                    gate,
+                    reporter,
+                    threading.Event(),
+                    node_id=settings.node,
+                    spending=spending,
+                    device="cpu",
+                ),
                 node_id=settings.node,
                 watch=PolicyWatch(settings.policy),
                 terms=MaskTerms(store.sessions, pins, node_id=settings.node),
                 build_method=lambda p: _Witnessed(folder, p),  # type: ignore[arg-type,return-value]
                 spending=spending,
                 auditor=Auditor(store, reporter),
-                device="cpu",
             )
 
     return opened()

@@ -14,6 +14,7 @@ from fedsecure.locks import daemon_lock
 from fedsecure.signals import stop_on_signals
 from fedsecure_node.auditing.auditor import Auditor
 from fedsecure_node.auditing.holdout import HeldOut
+from fedsecure_node.computing import Computation
 from fedsecure_node.daemon import Connect, Desks, NodeDaemon
 from fedsecure_node.desk import PlanDesk
 from fedsecure_node.egress import Gate
@@ -165,18 +166,18 @@ def _desks(
     gate = Gate(store, log, node_id=settings.node, hold=hold)
     watch = PolicyWatch(settings.policy)
     plans = PlanDesk(store, reporter, node_id=settings.node, watch=watch, cohorts=pins, spending=spending)
+    computation = Computation(store, gate, reporter, stop, node_id=settings.node, spending=spending, device=device)
     exchanges = ExchangeDesk(
         store,
         gate,
         reporter,
-        stop,
+        computation,
         node_id=settings.node,
         watch=watch,
         terms=terms,
         build_method=build,
         spending=spending,
         auditor=Auditor(store, reporter),
-        device=device,
     )
     legs = LegDesk(
         store,

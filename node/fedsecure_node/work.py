@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -55,7 +54,7 @@ class ExchangeDesk:
         store: Store,
         gate: Gate,
         reporter: Reporter,
-        stop: threading.Event,
+        computation: Computation,
         *,
         node_id: str,
         watch: PolicyWatch,
@@ -63,7 +62,6 @@ class ExchangeDesk:
         build_method: BuildMethod,
         spending: SpendingDesk,
         auditor: Auditor,
-        device: str,
     ) -> None:
         self._store = store
         self._gate = gate
@@ -74,7 +72,7 @@ class ExchangeDesk:
         self._build = build_method
         self._spending = spending
         self._auditor = auditor
-        self._computation = Computation(store, gate, reporter, stop, node_id=node_id, spending=spending, device=device)
+        self._computation = computation
         self._methods: dict[str, Method] = {}
         self._told_held: set[int] = set()
         self._told_still = ""
