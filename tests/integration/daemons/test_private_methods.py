@@ -137,7 +137,7 @@ def check_refusal(f: Any, method: str) -> None:
     rounds = affordable_rounds(plan, RECORDS, counts, history(before), CAP, DELTA)
     assert 0 < rounds < 1000
     f.submit(plan)
-    told = f.wait(lambda: f.status(plan)["nodes"]["refused"])
+    told = f.wait(lambda: f.status(plan)["nodes"]["refused"].get(node))
     assert "privacy.epsilon" in str(told)
     assert "rounds could" not in str(told), "figures stay here"
     code, said = f.refused("node", "approve", plan.digest(), "--dir", f.root / node)
