@@ -11,6 +11,7 @@ import errno
 import os
 import shlex
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -50,6 +51,8 @@ OTHERS = 0o077
 MAX_SHOWN = 400
 #: End of the name of a file that is not whole yet; a crash leaves it, and ``remove_unfinished`` takes it away.
 UNFINISHED = ".unfinished"
+#: Held while an empty file is made.
+_MAKING = threading.Lock()
 
 _HINTS = {
     errno.ENOSPC: "free space on the disk, then try again",
@@ -235,9 +238,10 @@ def private_folder(path: Path, *, error: type[FedSecureError] = StoreError) -> P
 def make_empty(path: Path) -> bool:
     """Make an empty file that only its owner may see (0600), on the disk on return, unless something is at ``path``,
     which is not opened: a process that closes a file gives up all its POSIX locks on it, those of SQLite among them.
+    So no other thread gets beyond this for a file that one of them is still making.
 
     Returns whether it was made. Raises ``StoreError``."""
-    with faults(path, "made"):
+    with faults(path, "made"), _MAKING:
         try:
             create_durably(path, b"")
         except FileExistsError:

@@ -43,13 +43,12 @@ def sole_lock(path: Path, taken: Callable[[str], FedSecureError]) -> Iterator[No
     handle = _open(path, os.O_RDWR | os.O_CREAT)
     try:
         with _turn(path.parent):
-            free = _try_lock(handle, fcntl.LOCK_EX)
-        if not free:
-            holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-            raise taken(holder if holder.isdigit() else "")
-        with faults(path):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            if not _try_lock(handle, fcntl.LOCK_EX):
+                holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+                raise taken(holder if holder.isdigit() else "")
+            with faults(path):
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(handle)

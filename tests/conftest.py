@@ -11,10 +11,17 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
+import hypothesis
 import pytest
 
 from fedsecure.plan import Plan
 from fedsecure.privacy import lease
+
+# How long an example takes says something of the machine, not of what is tested.
+hypothesis.settings.register_profile(
+    "fedsecure", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("fedsecure")
 
 
 @pytest.fixture

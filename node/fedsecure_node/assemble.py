@@ -124,7 +124,7 @@ def run_node(
             _check_never_had_one(settings)
         words = partial(last_words, log_format or settings.log.format)
         stoppable = stop_on_signals(stop.set, last_words=words)
-        with Store(settings.store) as store, daemon_lock(store.folder, "node"), stoppable:
+        with stoppable, Store(settings.store) as store, daemon_lock(store.folder, "node"):
             store.clean()
             log = open_log(store, settings)
             if repaired := log.recover():

@@ -17,6 +17,7 @@ from fedsecure_node.guarding.rereleases import Rereleases
 from fedsecure_node.guarding.stickingout import without_sticking_out
 from fedsecure_node.keys import ExchangeKey
 from fedsecure_node.link.broadcasts import check_announced, read_broadcast
+from fedsecure_node.link.client import NotOnOffer
 from fedsecure_node.link.connect import Link
 from fedsecure_node.log.noised import with_noise
 from fedsecure_node.masking.repeats import Repeats
@@ -69,7 +70,8 @@ class Computation:
 
     def compute(self, task: Task, part: Part, link: Link) -> Finished | None:
         """Compute and keep a contribution; a private one is paid for first. A crash before it is kept pays again, as
-        what it computed may have been seen. ``None``: the deadline passed. Raises ``Cancelled`` when the node stops."""
+        what it computed may have been seen. ``None``: it is too late. Raises ``Cancelled`` when the node
+        stops."""
         key, plan, method, policy = task.key, task.plan, task.method, task.policy.policy
         self._store.runs.check_order(key)
         schema, masks = method.broadcast_schema(key.exchange), task.terms.masks
@@ -78,7 +80,11 @@ class Computation:
             self._store.runs.check_model(key, task.work.broadcast_digest, task.terms.announced)
             self._repeats.check_model(key, task.work.broadcast_digest)
         check_announced(task.work.broadcast_bytes, schema, policy)
-        raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
+        try:
+            raw = link.client.download(task.work.broadcast_digest, task.work.broadcast_bytes)
+        except NotOnOffer as error:
+            self._reporter.say("late", f"{plan.name}, {key}: over before it was begun: {error}")
+            return None
         broadcast = read_broadcast(raw, task.work.broadcast_digest, schema, policy)
         data = self._guarded(task, broadcast, part)
         self._store.sessions.ask(key, task.terms.asked)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -124,3 +125,58 @@ def test_an_empty_file_is_made_once_and_never_opened_again(tmp_path):
     assert path.read_bytes() == b"kept"
     with pytest.raises(StoreError, match="absent.*cannot be made"):
         make_empty(tmp_path / "absent" / "store.db")
+
+
+def test_no_thread_gets_a_file_that_another_is_still_making(tmp_path, monkeypatch):
+    """Whoever made it closes it then, and with it gives up the locks of all threads."""
+    path, began, go_on, order = tmp_path / "store.db", threading.Event(), threading.Event(), []
+
+    def slow(number):
+        began.set()
+        assert go_on.wait(60)
+        order.append("made")
+
+    monkeypatch.setattr("fedsecure.files.os.fsync", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(make_empty, path)
+        assert began.wait(60)
+        assert path.exists()
+        second = pool.submit(lambda: (make_empty(path), order.append("got")))
+        with pytest.raises(TimeoutError):
+            second.result(0.3)
+        go_on.set()
+        assert first.result(60) is True
+        assert second.result(60)[0] is False
+    assert order == ["made", "made", "got"]  # the file and its folder
+
+
+CLOSING = """
+import sys, threading
+from pathlib import Path
+from fedsecure.errors import StoreError
+from fedsecure_node.store.database import Database
+for number in range(40):
+    database, ends, busy = Database(Path(sys.argv[1]) / f"{number}.db"), [], threading.Event()
+    def use():
+        try:
+            while True:
+                database.write("INSERT OR REPLACE INTO meta VALUES ('k', '1')")
+                database.rows("SELECT * FROM meta")
+                busy.set()
+        except StoreError as error:
+            ends.append(str(error))
+    thread = threading.Thread(target=use)
+    thread.start()
+    busy.wait()
+    database.close()
+    thread.join()
+    assert "closed database" in ends[0], ends
+"""
+
+
+def test_a_store_is_closed_while_another_thread_uses_it(tmp_path):
+    """SQLite frees what the other thread is working on, if nobody looks after that: the process would end."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSING, str(tmp_path)], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -230,11 +230,13 @@ class Sessions:
 
     def close(self) -> None:
         """End all sessions; no new one begins."""
-        self._closing.set()
-        for session in list(self._sessions.values()):
+        with self._registry.changed:  # what is just being opened is in the list, or is not opened
+            self._closing.set()
+            sessions, threads = list(self._sessions.values()), list(self._threads)
+        for session in sessions:
             session.end()
         end = time.monotonic() + END_SECONDS
-        for thread in list(self._threads):
+        for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
     # Calls of nodes ---------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ __all__ = ["Verified", "verify_ledger", "verify_node", "verify_store"]
 
 #: How often log and head are read again while a daemon writes, and the pause before (seconds).
 TRIES, PAUSE_S = 20, 0.05
+#: So long may a disk take to keep a record once it can be read (seconds).
+FIRST_HEAD_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,9 @@ def verify_node(settings: NodeSettings, public_bytes: bytes) -> Verified:
         witness.check((), check, known)
     found = verify_store(settings.store, public_bytes)
     if known is None and found.records:
-        time.sleep(PAUSE_S)  # a daemon's very first record: its head comes last
+        end = time.monotonic() + FIRST_HEAD_S  # a daemon's very first record: its head comes last
+        while witness.read() is None and time.monotonic() < end:
+            time.sleep(PAUSE_S)
         witness.require(found.records)
     witness.check(found.records, check, known)
     return found

@@ -23,7 +23,7 @@ from fedsecure_node.link.clock import ClockOffset
 from fedsecure_node.link.queries import QueryClient
 from fedsecure_node.link.transfer import Backoff, await_call, check_stop
 
-__all__ = ["CoordinatorClient", "Greeting"]
+__all__ = ["CoordinatorClient", "Greeting", "NotOnOffer"]
 
 #: A control call is answered in this time or counts as lost (seconds); a long poll has its own wait on top.
 CALL_S = 30.0
@@ -35,6 +35,10 @@ TRIES = 4
 #: The coordinator's chunk size is taken within these bounds (bytes).
 MIN_CHUNK, MAX_CHUNK = 4096, 3 << 20
 MAX_REASON = 500
+
+
+class NotOnOffer(RemoteProtocolError):
+    """The coordinator gives a broadcast no longer: its exchange is over, or the node is not in its cohort any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class CoordinatorClient:
 
     def download(self, digest: str, size: int) -> bytes:
         """A broadcast of ``size`` bytes; after a break it goes on where it stopped. Its digest is the
-        caller's to check."""
+        caller's to check. Raises ``NotOnOffer`` when the coordinator gives it no longer."""
         held = bytearray()
         backoff, tries = Backoff(self._stop), 0
         while len(held) < size:
@@ -152,7 +156,10 @@ class CoordinatorClient:
                     raise RemoteProtocolError(f"broadcast {digest[:12]}: more bytes came than were announced ({size})")
         except grpc.RpcError as error:
             check_stop(self._stop)
-            raise from_rpc_error(error) from None
+            said = from_rpc_error(error)
+            if type(said) is RemoteProtocolError and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                raise NotOnOffer(str(said), hint=said.hint) from None
+            raise said from None
         finally:
             call.cancel()
         if len(held) < size:

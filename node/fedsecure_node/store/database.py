@@ -119,10 +119,10 @@ class Database:
         when it is damaged, of another version, or may not be used."""
         self.path = path
         self._turn = threading.RLock()
-        if not exists(path):
-            if not create:
-                raise ConfigError(f"{path}: no such store", hint="start the node once, or check --dir")
+        if create:
             make_empty(path)
+        elif not exists(path):
+            raise ConfigError(f"{path}: no such store", hint="start the node once, or check --dir")
         try:
             self._connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=rw",
@@ -141,7 +141,7 @@ class Database:
     def _prepare(self) -> None:
         write_ahead(self._connection, BUSY_S)
         self._connection.execute("PRAGMA foreign_keys=ON")
-        self._connection.executescript(_TABLES)
+        self._connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
         if row is None:
             self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
@@ -202,5 +202,6 @@ class Database:
         return int(row[0]) if row else 0
 
     def close(self) -> None:
-        """Close the connection; safe to call twice."""
-        self._connection.close()
+        """Close the connection, once no other thread is in the middle of a statement; safe to call twice."""
+        with self._turn:
+            self._connection.close()

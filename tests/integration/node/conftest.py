@@ -77,6 +77,7 @@ class Script(CoordinatorServicer):
         self.cut_downloads = 0
         self.cut_polls = 0
         self.refuse_upload: FedSecureError | None = None
+        self.refuse_download: FedSecureError | None = None
         self.forget_acknowledgement = False
         self.ended: pb.Ended | None = None
         self.ends_with_the_run = self.told_the_end = False
@@ -186,6 +187,10 @@ class Script(CoordinatorServicer):
             time.sleep(0.02)
 
     def Download(self, request: Any, context: Any) -> Iterator[Any]:
+        if self.refuse_download is not None:
+            with self.lock:
+                self.work.clear()  # what is not on offer any more is not asked for either
+            to_status(context, self.refuse_download)
         data = self.broadcasts[request.digest]
         for at in range(request.offset, len(data), self.chunk):
             if self.cut_downloads and at > request.offset:
@@ -207,6 +212,8 @@ class Script(CoordinatorServicer):
         held = self.partial.setdefault(key.payload_digest, bytearray())
         try:
             if self.refuse_upload is not None:
+                with self.lock:
+                    self.work.clear()
                 raise self.refuse_upload
             for message in request_iterator:
                 held += message.data

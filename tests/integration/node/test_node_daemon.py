@@ -60,7 +60,7 @@ def test_a_coordinator_that_ends_with_its_last_run_is_not_waited_for(site, scrip
     script.ask(plan)
     script.end(plan)
     node = site.start(exit_when_done=True)
-    node.join(30)
+    node.join()
     assert node.error is None, node.text
     assert script.told_the_end
     assert "connecting again" not in node.text
@@ -434,13 +434,29 @@ def test_an_exchange_that_closed_in_the_meantime_is_noted_and_the_run_goes_on(si
     node = site.start()
     node.until(lambda: "not accepted" in node.text)
     script.refuse_upload = None
-    script.work.clear()
     script.partial.clear()
     script.ask(plan, 1)
     node.until(lambda: script.complete)
     node.until(lambda: kinds(site)[-1] == "acknowledged")
     node.end()
     assert kinds(site) == ["release", "sending", "lapsed", "release", "sending", "acknowledged"]
+
+
+def test_an_exchange_that_is_over_before_its_broadcast_was_fetched_is_no_reason_to_leave(
+    site, script, plan_of, remote_error
+):
+    script.refuse_download = remote_error("remote")
+    script.offer(plan := plan_of())
+    script.ask(plan)
+    node = site.start()
+    node.until(lambda: "over before it was begun" in node.text)
+    script.refuse_download = None
+    script.ask(plan, 1)
+    node.until(lambda: script.complete)
+    node.until(lambda: kinds(site)[-1:] == ["acknowledged"])
+    node.end()
+    assert script.refusals == []
+    assert kinds(site) == ["release", "sending", "acknowledged"]
 
 
 def test_an_aborted_run_is_the_exit(site, script, plan_of):

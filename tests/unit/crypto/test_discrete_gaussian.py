@@ -41,7 +41,7 @@ def p_of_samples(samples, variance: float) -> float:
     counts = np.bincount(samples + reach, minlength=values.size)
     first, last = common[0], common[-1] + 1
     cells = [np.r_[x[:first].sum() + x[last:].sum(), x[first:last]] for x in (counts, expected)]
-    if cells[1][0] < 1:  # too few to be a cell of their own
+    if cells[1][0] < 20:  # too few to be a cell of their own
         cells = [np.r_[x[0] + x[1], x[2:]] for x in cells]
     return p_value(*cells)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+import threading
 
 import pytest
 
@@ -188,7 +189,19 @@ def test_the_verbs_name_a_lost_log_and_forget_it(site, capsys):
     assert not (site / "store").exists()
 
 
-def test_a_head_that_is_missing_is_named_by_every_check_until_a_start_makes_it_anew(site, capsys):
+def test_the_first_head_may_come_long_after_the_record_that_it_names(site, capsys):
+    """A slow disk keeps the record, the store and then the head."""
+    head = site / "identity.head"
+    head.rename(site / "kept")
+    later = threading.Timer(0.3, lambda: (site / "kept").rename(head))
+    later.start()
+    assert run(["node", "verify-log", "--dir", str(site)]) == 0
+    later.join()
+    assert "2 records" in capsys.readouterr().out
+
+
+def test_a_head_that_is_missing_is_named_by_every_check_until_a_start_makes_it_anew(site, capsys, monkeypatch):
+    monkeypatch.setattr("fedsecure_node.cli.verification.FIRST_HEAD_S", 0.1)
     at = ["--dir", str(site)]
     (site / "identity.head").unlink()
     assert run(["node", "verify-log", *at]) == 18
