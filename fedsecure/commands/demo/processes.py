@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +24,8 @@ __all__ = ["Daemons", "free_port", "run_command"]
 COMMAND_SECONDS = 300.0
 #: A daemon that got SIGTERM has this long before it is killed (seconds).
 STOP_SECONDS = 20.0
+#: Where a coordinator's port is sought, and how often.
+PORTS, TRIES = range(20_000, 32_000), 100
 
 
 def _environment(threads: int) -> dict[str, str]:
@@ -58,10 +62,14 @@ def _fault(text: str) -> str:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of 127.0.0.1 that was free a moment ago, and that no program is given which does not ask for it: one
+    below those that systems deal out to whoever opens a connection. Raises ``RunAborted`` when none is found."""
+    for _ in range(TRIES):
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RunAborted(f"none of {TRIES} ports of 127.0.0.1 from {PORTS.start} to {PORTS.stop - 1} is free")
 
 
 @dataclass

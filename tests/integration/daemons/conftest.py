@@ -9,7 +9,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import pytest
 import tomli_w
 
 from fedsecure.cli import run
+from fedsecure.commands.demo.processes import free_port
 from fedsecure.crypto import authority
 from fedsecure.data.dataset import Dataset
 from fedsecure.data.export import save_npz
@@ -81,9 +81,7 @@ class Federation:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self.address = f"localhost:{self.port}"
         self.nodes = ("node-0", "node-1", "node-2")
         self.processes: dict[str, subprocess.Popen[bytes] | ForkedDaemon] = {}
