@@ -75,11 +75,8 @@ class Uploads:
         stored = self._append(slot, place, offset, pieces, declared)
         if stored < declared:
             return stored, False
-        with faults(place, "read"):
-            try:
-                data = place.read_bytes()
-            except FileNotFoundError:
-                raise WireError("upload: it was completed by another call, or is no longer due") from None
+        with faults(place, "read"), _while_due():
+            data = place.read_bytes()
         try:
             decode_payload(data, key, schema)
         except BaseException:
@@ -147,17 +144,26 @@ def _name(*parts: str | int) -> str:
 @contextmanager
 def _appending(place: Path) -> Iterator[int]:
     """The file, to be added to at its end; flushed to the disk however the block ends."""
-    with faults(place):
+    with faults(place), _while_due():
         handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         yield handle
     finally:
-        with faults(place):
+        with faults(place), _while_due():
             try:
                 os.fsync(handle)
                 sync_folder(place.parent)
             finally:
                 os.close(handle)
+
+
+@contextmanager
+def _while_due() -> Iterator[None]:
+    """What is gone was taken away because nobody waits for it any more."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise WireError("upload: it was completed by another call, or is no longer due") from None
 
 
 def _forget(place: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from fedsecure.errors import StoreError
 from fedsecure.files import faults, private_folder, remove_unfinished, write_durably
@@ -64,12 +65,11 @@ class BlobStore:
             return path.stat().st_size
 
     def chunks(self, digest: str, offset: int, size: int) -> Iterator[bytes]:
-        """The bytes from ``offset`` on, in pieces of ``size``."""
+        """The bytes from ``offset`` on, in pieces of ``size``, also when the blob is removed meanwhile."""
         path = self._path(digest)
-        with faults(path, "read"), path.open("rb") as file:
-            file.seek(offset)
-            while piece := file.read(size):
-                yield piece
+        with faults(path, "read"):
+            file = path.open("rb")
+        return _pieces(path, file, offset, size)
 
     def digests(self) -> list[str]:
         """All blobs there are."""
@@ -86,3 +86,10 @@ class BlobStore:
         if len(digest) != 64 or set(digest) - _HEX:
             raise StoreError("a blob's name is 64 lower-case hexadecimal digits")
         return self._folder / digest
+
+
+def _pieces(path: Path, file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
+    with file, faults(path, "read"):
+        file.seek(offset)
+        while piece := file.read(size):
+            yield piece

@@ -26,6 +26,14 @@ def test_a_blob_comes_back(tmp_path):
     assert not store.has(digest)
 
 
+def test_what_is_removed_while_it_is_sent_is_sent_whole(tmp_path):
+    store = BlobStore(tmp_path)
+    digest = store.put(b"hello")
+    pieces = store.chunks(digest, 0, 2)
+    store.remove(digest)
+    assert b"".join(pieces) == b"hello"
+
+
 def test_damage_is_named(tmp_path):
     store = BlobStore(tmp_path)
     digest = store.put(b"hello")

@@ -180,3 +180,18 @@ def test_partial_bytes_go_when_the_exchange_is_over(office, toy):
     office.clock.now += 30_001
     office.registry.pass_deadlines()
     assert office.stored() == []
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_an_upload_whose_exchange_ends_meanwhile_is_no_fault_of_the_store(office, toy, pieces):
+    data, key = sealed(office, toy.contribution())
+
+    def ends():
+        for piece in range(pieces):
+            if piece == pieces - 1:
+                office.uploads.discard(office.digest)
+            yield data[10 * piece : 10 * piece + 10]
+
+    with pytest.raises(WireError, match="no longer due|took over"):
+        office.uploads.receive(key, 0, ends())
+    assert office.stored() == []
