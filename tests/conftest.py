@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 import hypothesis
+import numpy as np
 import pytest
 
 from fedsecure.plan import Plan
@@ -29,6 +30,18 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test takes itself for a machine of its own: one process of a machine works on a data set, and tests that run
     side by side have the same records. Processes that a test starts are on the machine as it is."""
     monkeypatch.setattr(lease, "NAMESPACE", f"fedsecure-{zlib.crc32(bytes(tmp_path))}")
+
+
+@pytest.fixture
+def seeded_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What noise is made of comes from a seed: for tests of what is made of the noise, not of the noise."""
+    generator = np.random.default_rng(0)
+
+    def words(count: int) -> np.ndarray:
+        return generator.integers(0, 2**64, count, dtype=np.uint64)
+
+    for module in ("fedsecure.privacy.noise", "fedsecure.crypto.discretegaussian"):
+        monkeypatch.setattr(f"{module}.random_words", words)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from fedsecure.data.files import require_file, shown
 from fedsecure.errors import DataError
 from fedsecure.tensors import Array
+from fedsecure.warned import own_filters
 
 __all__ = ["FORMATS", "Wanted", "read_image"]
 
@@ -49,7 +50,7 @@ def read_image(path: Path, wanted: Wanted) -> Array:
     where = shown(path)
     if require_file(path) > MAX_FILE_BYTES:
         raise DataError(f"{where}: larger than {MAX_FILE_BYTES} bytes, so not a picture to learn from or to ask about")
-    with warnings.catch_warnings():
+    with own_filters():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:

@@ -30,6 +30,7 @@ from fedsecure.privacy.clipping import clipped_sums
 from fedsecure.privacy.context import NoiseSource, PrivacyContext
 from fedsecure.privacy.layers import check_leaves, check_losses, check_module
 from fedsecure.rootlogger import root_logger_kept
+from fedsecure.warned import own_filters
 
 with root_logger_kept():
     from opacus.grad_sample import GradSampleModule
@@ -124,7 +125,7 @@ class _Steps:
         losses = self._wrapped(*batch)
         check_losses(losses, count)
         check_leaves(losses, self._parameters)
-        with warnings.catch_warnings():
+        with own_filters():
             # The first layer's input needs no gradient: Opacus' hooks are right there all the same.
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             losses.sum().backward()

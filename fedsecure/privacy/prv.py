@@ -4,15 +4,19 @@ for large."""
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Sequence
+from types import ModuleType
+from typing import cast
 
 import numpy as np
 
 from fedsecure.privacy.renyi import rdp_epsilon
 from fedsecure.privacy.spend import Spend
 from fedsecure.rootlogger import root_logger_kept
+from fedsecure.warned import own_filters
 
 __all__ = ["prv_epsilon"]
 
@@ -52,17 +56,23 @@ def _half_width(history: Sequence[Spend], delta_error: float, steps: int) -> flo
     return max(rdp_epsilon(history, delta_error / 4), each) + MARGIN
 
 
+@functools.cache
+def _opacus() -> ModuleType:
+    """Opacus' module, which touches the root logger when it is imported."""
+    with root_logger_kept():
+        from opacus.accountants.analysis import prv
+    return cast(ModuleType, prv)
+
+
 def _composed(history: Sequence[Spend], delta: float, half: float, mesh: float, error: float) -> float | None:
     """On one grid; ``None`` where it fails its own checks."""
     from scipy.integrate import IntegrationWarning
 
-    with root_logger_kept():
-        from opacus.accountants.analysis import prv
-
+    prv = _opacus()
     points = 1 << math.ceil(math.log2(2 * half / mesh + 2))  # a power of two, for the transforms
     domain = prv.Domain((1 - points // 2) * mesh, points // 2 * mesh, points)
     losses = [prv.PoissonSubsampledGaussianPRV(spend.q, spend.sigma) for spend in history]
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with own_filters(), np.errstate(all="ignore"):
         warnings.simplefilter("error", IntegrationWarning)
         try:
             cut = [prv.TruncatedPrivacyRandomVariable(loss, domain.t_min, domain.t_max) for loss in losses]

@@ -177,7 +177,7 @@ def test_the_passphrase_is_asked_for_twice_on_a_terminal(tmp_path):
         [sys.executable, "-c", script], cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     )
     os.close(theirs)
-    stop = threading.Timer(60, process.kill)
+    stop = threading.Timer(240, process.kill)
     stop.start()
     try:
         while True:

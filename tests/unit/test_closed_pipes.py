@@ -34,7 +34,7 @@ def test_a_command_whose_reader_is_gone_ends_quietly(command: list[str], tmp_pat
             [sys.executable, "-m", "fedsecure", *(str(plan) if a == "PLAN" else a for a in command)],
             stdout=writer,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     finally:
@@ -50,7 +50,7 @@ def test_a_fault_is_told_by_its_own_code_whoever_reads(tmp_path: Path) -> None:
             [sys.executable, "-m", "fedsecure", "plan", "check", str(tmp_path / "absent.toml")],
             stdout=writer,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     finally:

@@ -33,7 +33,7 @@ def test_freed_memory_is_kept_for_the_next_step() -> None:
         "if not keep_freed_memory(): sys.exit(3)\n"
         "print(plain, faults())\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=False)
     if done.returncode == 3:
         pytest.skip("the C library of this machine has no mallopt")
     plain, kept = map(int, done.stdout.split())

@@ -27,6 +27,7 @@ def test_one_example_is_masked() -> None:
     assert any(name.endswith("-masked") for name in EXAMPLES)
 
 
+@pytest.mark.usefixtures("seeded_words")
 def test_one_example_is_private_and_can_be_asked_for_its_canaries(tmp_path: Path) -> None:
     from fedsecure_attacks.canaries.audit import CanaryProfile, audit_canaries
     from fedsecure_attacks.planned import load_run

@@ -23,7 +23,7 @@ print(logging.getLogger().handlers, logging.getLogger().level)
 
 
 def test_opacus_gives_the_root_logger_no_handler() -> None:
-    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stdout) == (0, f"[] {logging.WARNING}\n"), done.stderr
 
 

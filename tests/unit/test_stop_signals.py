@@ -41,7 +41,7 @@ def begin(wait: str, grace: float) -> subprocess.Popen[str]:
 def test_an_orderly_stop_is_left_alone(number: signal.Signals) -> None:
     process = begin(ORDERLY, 30.0)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert (process.returncode, out, err) == (5, "in order True\n", "")
 
 
@@ -50,7 +50,7 @@ def test_what_hangs_is_left_after_the_grace_with_a_word(wait: str) -> None:
     process = begin(wait, 0.5)
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert time.monotonic() - began >= 0.4
     assert (process.returncode, out, err) == (0, "", "left after 0.5\n")
 
@@ -62,10 +62,10 @@ def test_a_full_pipe_behind_standard_error_does_not_keep_the_process() -> None:
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
 
 
 def test_without_a_signal_the_watchdog_ends_with_the_block() -> None:
     process = begin("pass", 0.1)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=240)
     assert (process.returncode, out) == (5, "in order False\n")

@@ -87,7 +87,7 @@ def test_a_link_to_a_device_is_refused_and_one_to_a_file_is_read(tmp_path: Path)
 
 def _from_shell(command: str) -> subprocess.CompletedProcess[str]:
     command = f'fedsecure() {{ "{sys.executable}" -m fedsecure "$@"; }}; {command}'
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_what_the_shell_has_opened_is_read(tmp_path: Path) -> None:

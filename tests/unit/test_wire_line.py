@@ -34,14 +34,14 @@ for _ in range(2):
         print(error)
     cygrpc.ForkManagedThread.start = kept  # the channel stays lost when the machine has threads again
 begin = time.monotonic()
-print(line.close(), time.monotonic() - begin < 1)
+print(line.close(), time.monotonic() - begin < 2.5)
 del line, ask
 sys.exit(7)
 """
 
 
 def test_a_call_whose_thread_cannot_start_is_a_named_error_and_the_process_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", BODY], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", BODY], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 7, done.stderr
     first, second, closed = done.stdout.splitlines()
     assert first == ("this machine cannot start another thread for a call: it is out of threads or of memory")
@@ -107,7 +107,7 @@ for _ in range(100):
     closing.join()
 print(said)
 """
-    done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout) == (0, "{'the connection to the coordinator was closed'}\n"), done.stderr
 
 

@@ -64,7 +64,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
         [sys.executable, "-m", "fedsecure", "demo", "--out", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 3

@@ -119,7 +119,7 @@ for act in (
         print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, str(consortium.ca)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script, str(consortium.ca)], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -66,9 +66,12 @@ def kill_many(path: Path, acknowledged: Path, kills: int, seed: int) -> None:
     with Ledger(path.with_name("rehearsal.db")) as ledger:
         data_set = ledger.data_set(records("a", "b"))
         charge(ledger, data_set)
-        began = time.monotonic()
-        charge(ledger, data_set)
-        longest = 1.5 * (time.monotonic() - began)
+        took = []
+        for _ in range(5):
+            began = time.monotonic()
+            charge(ledger, data_set)
+            took.append(time.monotonic() - began)
+        longest = min(1.5 * min(took), 0.25)
     acknowledged.touch()
     journal = path.with_name(f"{path.name}-journal")
     while done < kills or (not inside and done < 10 * kills):

@@ -79,7 +79,7 @@ def test_extremes_against_an_independent_accountant(spend: Spend, delta: float) 
 
 
 @given(mu=st.floats(1e-3, 30), delta=st.floats(1e-12, 0.1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_the_exact_epsilon_is_the_least_that_delta_allows(mu: float, delta: float) -> None:
     found = exact_gaussian_epsilon(mu, delta)
     assert gaussian_delta(mu, found) <= delta

@@ -94,7 +94,7 @@ def test_gradients_of_records_equal_brute_force(variant, captured):
         losses_by_hand(plan, p, x[j : j + 1], y[j : j + 1]).backward()
         for inner, gradient in found.items():
             due = p[name_of(inner)].grad
-            assert torch.allclose(gradient[j], due, rtol=1e-6, atol=1e-6), (inner, j)
+            assert torch.allclose(gradient[j], due, rtol=1e-6, atol=2e-6), (inner, j)
     assert sum(float(g.abs().sum()) for g in found.values()) > 1
 
 

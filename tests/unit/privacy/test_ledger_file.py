@@ -167,7 +167,7 @@ with Ledger(Path(sys.argv[1])) as ledger:
 def test_where_there_is_no_room_nothing_is_spent(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _FULL, str(tmp_path / "ledger.db"), str(HERE)],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=240,
     )  # fmt: skip
     paid, words = done.stdout.split(" ", maxsplit=1)
     assert "ledger.db: the privacy ledger cannot be used" in words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,20 +49,22 @@ def test_processes_that_charge_at_once_pay_the_cap_once(tmp_path: Path) -> None:
 
 
 def test_a_second_daemon_on_a_data_set_is_refused_whatever_its_ledger(tmp_path: Path) -> None:
-    with begun("hold", str(tmp_path / "ledger.db"), "a", "b") as daemon:
+    tag = os.urandom(6).hex()  # the whole machine knows which data sets are worked on
+    a, b, c = (f"{name} {tag}" for name in "abc")
+    with begun("hold", str(tmp_path / "ledger.db"), a, b) as daemon:
         try:
             assert daemon.stdout is not None
             assert daemon.stdout.readline() == "held\n"
             for name in ("ledger.db", "another.db") if sys.platform == "linux" else ("ledger.db",):
                 with Ledger(tmp_path / name) as ledger:
-                    taken = ledger.lease(ledger.data_set(records("b", "a")))
+                    taken = ledger.lease(ledger.data_set(records(b, a)))
                     with pytest.raises(LocalProtocolError, match="another daemon .*computes on it"), taken:
                         pass
-                    with ledger.lease(ledger.data_set(records("c"))):
+                    with ledger.lease(ledger.data_set(records(c))):
                         pass
         finally:
             daemon.kill()
-    with Ledger(tmp_path / "another.db") as ledger, ledger.lease(ledger.data_set(records("a", "b"))):
-        charge(ledger, ledger.data_set(records("a", "b")))  # the system freed it
-    with Ledger(tmp_path / "ledger.db") as ledger, ledger.lease(ledger.data_set(records("a", "b"))):
+    with Ledger(tmp_path / "another.db") as ledger, ledger.lease(ledger.data_set(records(a, b))):
+        charge(ledger, ledger.data_set(records(a, b)))  # the system freed it
+    with Ledger(tmp_path / "ledger.db") as ledger, ledger.lease(ledger.data_set(records(a, b))):
         pass

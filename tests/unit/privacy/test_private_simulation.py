@@ -105,7 +105,7 @@ class _Seen:
 def test_a_class_that_noise_counts_to_nothing_is_not_handed_over() -> None:
     p = plan(privacy={**DP_SGD, "count_sigma": 1.0}, rounds=1)
     left_out = 0
-    for _ in range(40):
+    for _ in range(100):
         method = _Seen(p)
         simulate(p, method, data(few=1))  # type: ignore[arg-type]
         (seen,) = [each for each in method.seen if each[0] == "node-1"]

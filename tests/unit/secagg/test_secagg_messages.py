@@ -25,7 +25,7 @@ def test_numbers_are_those_of_the_domain():
 
 def test_the_messages_load_no_grpc():
     script = "import sys\nimport fedsecure.secagg.v1.secagg_pb2\nassert 'grpc' not in sys.modules"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=240)
 
 
 def test_keystreams_have_one_number_everywhere():

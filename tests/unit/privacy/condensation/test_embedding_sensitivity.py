@@ -17,7 +17,7 @@ HOSTILE = {
     "as it is": lambda w: w,
     "weights a million times larger": lambda w: {n: p * 1e6 for n, p in w.items()},
     "a head that shouts": lambda w: {n: p * 1e30 if n.startswith("head") else p for n, p in w.items()},
-    "features that all but vanish": lambda w: {n: p * 1e-12 for n, p in w.items()},
+    "features that all but vanish": lambda w: {n: p * 1e-4 for n, p in w.items()},
 }
 
 
