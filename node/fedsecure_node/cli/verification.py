@@ -138,13 +138,15 @@ def _policies(records: tuple[Record, ...]) -> dict[str, str]:
 
 def _at_rest(path: Path, head: Callable[[], Head | None], check: Verifier) -> Scan:
     """Verify the log against a head that did not move meanwhile; a fault counts once nothing moves any more."""
+    still = False
     for left in reversed(range(TRIES)):
         before = head()
         try:
             found = verify_log(path, before, check)
         except ReleaseLogError:
-            if not left or _still(path, before, head):
+            if still or not left:
                 raise
+            still = _still(path, before, head)  # what was read may have been half of a line: it is read once more
             continue
         if head() == before or not left:
             return found

@@ -141,11 +141,13 @@ class Database:
     def _prepare(self) -> None:
         write_ahead(self._connection, BUSY_S)
         self._connection.execute("PRAGMA foreign_keys=ON")
-        self._connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+        self._connection.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES.split(";"):
+            self._connection.execute(statement)
+        self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
+        self._connection.execute("COMMIT")
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
-        if row is None:
-            self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
-        elif row["value"] != str(FORMAT):
+        if row["value"] != str(FORMAT):
             self._connection.close()
             raise StoreError(
                 f"{self.path}: is a store of format {row['value']}, this version knows format {FORMAT}",

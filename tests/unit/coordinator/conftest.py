@@ -172,7 +172,7 @@ class MaskedRun:
     def ended(self, digest):
         return self.office.registry.ended().get(digest)
 
-    def pump(self, digest, until, *, seconds=60, tick_ms=50):
+    def pump(self, digest, until, *, seconds=240, tick_ms=50):
         """Let nodes and worker work until ``until()``; the office's clock goes on by ``tick_ms`` each time round."""
         end = time.monotonic() + seconds
         while not until():

@@ -279,7 +279,7 @@ def test_a_newer_poll_ends_the_older_and_closing_sends_all_home(open_office, toy
     while not office.desk._polls:
         pass
     assert office.desk.next_work("a", [digest], 0, never_gone) is None
-    older.join(10)
+    older.join(60)
     assert answers == [None]
     office.registry.close()
     with pytest.raises(WireError, match="shutting down"):

@@ -196,8 +196,8 @@ def test_an_operator_s_abort_ends_the_session_at_once(masked_run, masked_plan):
     office = run.office
     digest = run.open(masked_plan())
     run.vanish |= dict.fromkeys("abcd", 1)
-    run.pump(digest, lambda: len(details(office, "session-leg")) == 1)
-    assert office.desk.next_work("a", [digest], 0, lambda: False).leg.leg == 1
+    run.pump(digest, lambda: (leg := office.sessions.leg(digest, "a")) is not None and leg.leg == 1)
+    assert len(details(office, "session-leg")) == 1
     office.journal.request_abort(digest, "enough")
     office.registry.take_abort_requests()
     assert run.ended(digest).reason == "operator: enough"

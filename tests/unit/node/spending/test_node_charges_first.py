@@ -11,6 +11,7 @@ from fedsecure.errors import DataError, LocalProtocolError, PolicyError, Privacy
 from fedsecure.method import ClientContext
 from fedsecure.methods import build_method
 from fedsecure.privacy.accounting import epsilon
+from fedsecure.privacy.counting import counted_once
 from fedsecure.privacy.labels import guarantee_words
 from fedsecure.privacy.ledger import Ledger
 from fedsecure.tensors import Tensors
@@ -22,15 +23,24 @@ from fedsecure_node.plans.institution import read_policy
 from fedsecure_node.spending import desk as desk_module
 
 
-def test_records_are_counted_once_by_whichever_process(site, plan_of):
+def test_records_are_counted_once_by_whichever_process(site, plan_of, monkeypatch):
+    counted = []
+
+    def count(*given):
+        counted.append(given)
+        return counted_once(*given)
+
+    monkeypatch.setattr(desk_module, "counted_once", count)
     policy, plan = site.policy(), site.join(plan_of())
     part = site.desk.part(plan, plan.digest(), policy)
     assert site.paid() == [(0, "counting")]
     again = site.again().part(plan, plan.digest(), policy)
     assert site.paid() == [(0, "counting")]
     assert (again.counts == part.counts).all()
+    assert len(counted) == 1
     other = site.join(plan_of(name="another"))
-    assert not (site.desk.part(other, other.digest(), policy).counts == part.counts).all(), "drawn anew for each run"
+    site.desk.part(other, other.digest(), policy)
+    assert len(counted) == 2, "drawn anew for each run"
     assert site.paid() == [(0, "counting")] * 2
 
 
