@@ -334,7 +334,7 @@ def begin(coordinator_folder, tmp_path):
     for process in started:
         if process.process.poll() is None:
             process.process.kill()
-            process.process.wait(10)
+            process.process.wait(60)
 
 
 @pytest.fixture

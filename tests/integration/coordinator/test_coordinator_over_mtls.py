@@ -267,5 +267,5 @@ def test_stopping_sends_long_polls_home(live):
     waiting.start()
     live.until(lambda: live.daemon.desk._polls)
     live.stop()
-    waiting.join(10)
+    waiting.join(60)
     assert "shutting down" in str(faults[0])

@@ -86,7 +86,7 @@ def start(coordinator_folder, tmp_path):
     for daemon in started:
         if daemon.process.poll() is None:
             daemon.process.kill()
-            daemon.process.wait(10)
+            daemon.process.wait(60)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_reading_writes_nothing_also_after_a_crash(start, coordinator_folder, pl
     running = json.loads(run_cli("status", "--json", "--dir", coordinator_folder)[1])
     assert (running["daemon"], running["runs"][0]["state"]) == ("running", "JOINING")
     daemon.process.kill()
-    daemon.process.wait(10)
+    daemon.process.wait(60)
     before = all_files()
     stopped = json.loads(run_cli("status", "--json", "--dir", coordinator_folder)[1])
     assert (stopped["daemon"], stopped["runs"][0]["state"]) == ("stopped", "JOINING")

@@ -301,7 +301,7 @@ def test_after_a_restart_nodes_serve_again_and_the_run_is_the_same(served):
     stopping.start()
     with pytest.raises(WireError):
         waiting.result(60)
-    stopping.join(20)
+    stopping.join(60)
     served.start(served.routed())
     a, anna = served.caller("a"), served.caller("anna")
     served.until(lambda: served.daemon.registry.ready)

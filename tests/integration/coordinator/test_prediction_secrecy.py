@@ -220,9 +220,13 @@ def ask_plain(process, digest, anna, nodes, signer, marker):
     asked = make_query(signer, run=digest, node="", analyst="anna", x=marker.x, now_ms=now, reply_public=b"")
     with ThreadPoolExecutor(3) as pool:
         waiting = pool.submit(anna.ask_plain, digest, asked.statement, scores=True, wait_ms=120_000)
-        relayed = [pool.submit(node.caller.next_query, wait_ms=3000) for node in nodes]
-        (node,) = [node for node, query in zip(nodes, relayed, strict=True) if query.result(20) is not None]
-        query = relayed[nodes.index(node)].result()
+        asked_for = []
+        for _ in range(20):
+            relayed = [pool.submit(node.caller.next_query, wait_ms=3000) for node in nodes]
+            asked_for += [(node, got) for node, query in zip(nodes, relayed, strict=True) if (got := query.result(60))]
+            if asked_for:
+                break
+        ((node, query),) = asked_for
         read = node.read(query, digest, "", query.plain)
         during = search(process, marker, asked.statement.signature)
         outcome = outcome_of(node.caller.name, read.digest)

@@ -192,7 +192,7 @@ class Federation:
         assert view["state"] == state, f"{view['state']}: {view['reason']}"
         return view
 
-    def stop(self, name: str, how: signal.Signals = signal.SIGTERM, seconds: float = 20.0) -> int:
+    def stop(self, name: str, how: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:
         process = self.processes.pop(name)
         process.send_signal(how)
         return process.wait(timeout=seconds)

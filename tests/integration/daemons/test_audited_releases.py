@@ -115,7 +115,7 @@ def test_people_in_a_release_are_withheld_and_a_clean_one_passes(federation: Any
     started(f, "node-0", DIES)
     f.submit(clean)
     f.wait(lambda: f.processes["node-0"].poll() is not None, 500)
-    assert f.processes.pop("node-0").wait(20) == -signal.SIGKILL
+    assert f.processes.pop("node-0").wait(60) == -signal.SIGKILL
     assert len(releases(f, "node-0")) == 1, "it died before the log"
     f.start("node-0")
     f.finish(clean, seconds=500)

@@ -197,7 +197,7 @@ def test_no_certificate_gets_no_application_byte(shared_federation: Any) -> None
         ["openssl", "s_client", "-connect", f"127.0.0.1:{shared_federation.port}", "-alpn", "h2", "-quiet", "-ign_eof"],
         input=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         capture_output=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.stdout == b""
@@ -220,7 +220,7 @@ def test_a_revoked_node(shared_federation: Any, tmp_path: Path) -> None:
     folder = copy_node(f, "node-9", tmp_path)
     f.ask("ca", "revoke", "node-9", "--ca", f.root / "ca")
     shutil.copy(f.root / "ca" / "crl.pem", f.root / "coordinator" / "crl.pem")
-    f.wait(lambda: "revoked" in run_refused(f, folder), 30)
+    f.wait(lambda: "revoked" in run_refused(f, folder))
 
 
 def _records(federation: Any) -> Any:

@@ -24,7 +24,7 @@ def stuck(toy):
 
         def init_server(self, seed):
             self.begun.set()
-            assert self.go.wait(20)
+            assert self.go.wait(60)
             return super().init_server(seed)
 
     return Stuck()
@@ -52,7 +52,7 @@ def test_known_runs_are_served_while_another_is_prepared_and_that_one_can_be_end
     waiting = add(office, toy.plan(name="absurd"))
     thread = threading.Thread(target=office.preparer.take_up, daemon=True)
     thread.start()
-    assert stuck.begun.wait(20)
+    assert stuck.begun.wait(60)
     assert [row.digest for row, _ in office.desk.offers("a")] == [known]
     assert office.desk.next_work("a", [waiting, known], 5, never_gone).slot.digest == known
     assert office.desk.next_work("a", [waiting], 0, never_gone) is None
@@ -62,7 +62,7 @@ def test_known_runs_are_served_while_another_is_prepared_and_that_one_can_be_end
     office.registry.take_abort_requests()
     assert office.registry.ended()[waiting].reason == "operator: a mistake"
     stuck.go.set()
-    thread.join(20)
+    thread.join(60)
     assert office.registry.run(waiting) is None
     assert next(r for r in office.journal.runs() if r.digest == waiting).phase == "ABORTED"
 

@@ -101,7 +101,7 @@ def test_a_newer_upload_ends_the_older_one(in_leg):
 
     def slow():
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         yield pb.MaskedMessage(chunk=chunks[0])
 
     def upload():
@@ -112,10 +112,10 @@ def test_a_newer_upload_ends_the_older_one(in_leg):
 
     older = threading.Thread(target=upload)
     older.start()
-    assert begun.wait(20)
+    assert begun.wait(60)
     run.deliver("a", due, "masked", made)
     go_on.set()
-    older.join(20)
+    older.join(60)
     assert faults == ["upload: a newer upload of these vectors took over"]
     assert finish(run)["survivors"] == list("abcd")
 
@@ -224,7 +224,7 @@ def test_room_for_vectors_is_bounded_and_waited_for():
     def first():
         with room.hold(1000, lambda: False):  # larger than the bound: one at a time, then
             inside.set()
-            assert leave.wait(20)
+            assert leave.wait(60)
             order.append("first")
 
     def second():
@@ -233,14 +233,14 @@ def test_room_for_vectors_is_bounded_and_waited_for():
 
     threads = [threading.Thread(target=first)]
     threads[0].start()
-    assert inside.wait(20)
+    assert inside.wait(60)
     threads.append(threading.Thread(target=second))
     threads[1].start()
     with pytest.raises(WireError, match="given up before there was room"), room.hold(60, lambda: True):
         pass
     leave.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert order == ["first", "second"]
 
 

@@ -124,7 +124,7 @@ def test_nothing_of_a_session_stays_in_memory(masked_run, masked_plan):
     run.vanish.clear()
     run.pump(digest, lambda: run.ended(digest))
     for thread in run.office.sessions._threads:
-        thread.join(10)
+        thread.join(60)
     gc.collect()
     assert machine() is None
     assert session.leg("a") is None

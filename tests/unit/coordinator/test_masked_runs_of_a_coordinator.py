@@ -203,7 +203,7 @@ def test_an_operator_s_abort_ends_the_session_at_once(masked_run, masked_plan):
     assert run.ended(digest).reason == "operator: enough"
     assert office.desk.next_work("a", [digest], 0, lambda: False).ended.phase == "ABORTED"
     for thread in office.sessions._threads:
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive()
     assert "session-failed" not in kinds(office)
 

@@ -79,7 +79,7 @@ def test_a_write_of_one_thread_is_no_part_of_the_transaction_of_another(node):
     inside, written = threading.Event(), threading.Event()
 
     def other():
-        inside.wait(10)
+        inside.wait(60)
         node.store.database.write("INSERT INTO meta VALUES ('kept', 'x')")
         written.set()
 
@@ -90,7 +90,7 @@ def test_a_write_of_one_thread_is_no_part_of_the_transaction_of_another(node):
         inside.set()
         assert not written.wait(0.3)
         raise ZeroDivisionError
-    thread.join(10)
+    thread.join(60)
     rows = {row["key"] for row in node.store.database.rows("SELECT key FROM meta")}
     assert "kept" in rows
     assert "lost" not in rows
