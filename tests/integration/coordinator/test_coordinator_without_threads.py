@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fedsecure.errors import WireError
 from fedsecure_coordinator.service.pool import CallPool
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -44,9 +45,22 @@ def process(coordinator_folder):
     made.wait(60)
 
 
+def until_it_has_started(caller):
+    end = time.monotonic() + 60
+    while True:
+        try:
+            caller.work(wait_ms=1)
+        except WireError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        else:
+            return
+
+
 def test_it_serves_on_with_the_threads_it_has_and_stops(process, coordinator_folder, dial):
     caller = dial("a", process.port)
     assert caller.hello().federation
+    until_it_has_started(caller)
     (coordinator_folder / "full").touch()
     waiting = threading.Thread(target=lambda: caller.work(wait_ms=3000), daemon=True)
     waiting.start()  # takes the one thread that there is, so that the next call asks for another
