@@ -95,8 +95,7 @@ def test_approval_holding_and_preview(federation: Any, fast: Any, tmp_path: Path
         assert sheet.width > 100
     f.ask("node", "release", held["release"], "--dir", folder)
     f.finish(plan)
-    release = _releases(f, "node-0")[0]
-    assert release["state"] == "acknowledged"
+    release = f.wait(lambda: [r for r in _releases(f, "node-0") if r["state"] == "acknowledged"])[0]
     assert release["guarantee"]["label"] == "none"
     assert release["class_counts"] == {"a": 2, "b": 2, "c": 0}
 

@@ -45,7 +45,8 @@ READY, FIRST = 120.0, 240.0
 EXHAUSTIVE = os.environ.get("FEDSECURE_EXHAUSTIVE") == "1"
 #: Nodes that are at work at a time, and how often each is killed: as a rule, and exhaustively.
 FEW, MANY = (2, 10), (4, 50)
-RECORDS = 40
+#: So many that by noisy counts no class is left out.
+RECORDS = 200
 #: What the whole plan fits into; what the institution lowers it to once the run has begun; and how much more it grants
 #: whenever that is spent.
 WHOLE, CAP, MORE = 100.0, 0.9, 1.3
@@ -59,7 +60,7 @@ PLAN = {
     "task": {"kind": "image", "classes": CLASSES, "shape": [1, 4, 4]},
     "model": {"name": "mlp", "hidden": [4]},
     "method": {"name": "fedavg", "local_steps": 1},
-    "privacy": {"kind": "dp-sgd", "sigma": 20.0, "batch": 64, "steps": 2, "count_sigma": 20.0},
+    "privacy": {"kind": "dp-sgd", "sigma": 20.0, "batch": 256, "steps": 2, "count_sigma": 20.0},
     "cohort": {"min_nodes": 1},
 }
 
