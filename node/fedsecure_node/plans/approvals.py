@@ -149,14 +149,14 @@ def refuse(store: Store, prefix: str, *, reason: str, by: str) -> SeenPlan:
 def consider(
     store: Store, seen: SeenPlan, watch: PolicyWatch, broken: Broken = _costs_nothing
 ) -> tuple[SeenPlan, Verdict]:
-    """Take the policy's verdict on an offered plan now, and let ``approval = "rule"`` approve what passes. Raises
-    nothing that ``broken`` does not."""
+    """Take the policy's verdict on an offered plan now, and let ``approval = "rule"`` approve what passes and
+    nobody decided on meanwhile. Raises nothing that ``broken`` does not."""
     judged = verdict(seen.plan(), watch, broken)
     if (seen.violations, seen.policy_fault) != (judged.violations, judged.fault) or not seen.checked_ms:
         store.plans.set_verdict(seen.digest, list(judged.violations), judged.fault, now_ms())
     automatic = judged.passes and judged.policy is not None and judged.policy.plans.approval == "rule"
     if seen.decision == "pending" and automatic:
-        store.plans.decide(seen.digest, "approved", by=RULE, reason='plans.approval = "rule"', now_ms=now_ms())
+        store.plans.approve_pending(seen.digest, by=RULE, reason='plans.approval = "rule"', now_ms=now_ms())
     return store.plans.get(seen.digest), judged
 
 

@@ -82,6 +82,14 @@ class PlanBook:
             (decision, by, now_ms, reason, digest),
         )
 
+    def approve_pending(self, digest: str, *, by: str, reason: str, now_ms: int) -> None:
+        """Keep an approval that is not a person's, unless a person decided meanwhile."""
+        self._db.write(
+            "UPDATE plans SET decision = 'approved', decided_by = ?, decided_ms = ?, reason = ?"
+            " WHERE digest = ? AND decision = 'pending'",
+            (by, now_ms, reason, digest),
+        )
+
     def set_refusal_told(self, digest: str, reason: str) -> None:
         """Keep which refusal the coordinator knows, so that it is told once."""
         self._db.write("UPDATE plans SET refusal_told = ? WHERE digest = ?", (reason, digest))

@@ -49,6 +49,16 @@ def test_manual_approval_needs_a_person(node):
     assert look(node)[2] == "go"
 
 
+def test_a_person_who_refuses_while_the_rule_judges_is_not_overruled(node):
+    node.policy(approval="rule")
+    digest = node.plan.digest()
+    before = node.store.plans.get(digest)
+    refuse(node.store, digest, reason="not with us", by="ada")
+    seen, judged = consider(node.store, before, PolicyWatch(node.settings.policy))
+    assert (seen.decision, seen.decided_by) == ("refused", "ada")
+    assert standing(seen, judged) == "no"
+
+
 def test_the_rule_approves_what_passes_and_only_while_it_stands(node):
     node.policy(approval="rule")
     seen, _, stand = look(node)
