@@ -188,8 +188,8 @@ class NodeDaemon:
                 raise  # it passes: no reason to leave a run
             stage = f"round {work.round + 1}, exchange {work.exchange[:40]}"
             desks.legs.close(work.plan_digest, "the node leaves the run")
+            self._close_releases(work.plan_digest, "the node left the run")  # whatever becomes of the call
             desks.plans.leave(work.plan_digest, as_error(error), stage, link)
-            self._close_releases(work.plan_digest, "the node left the run")
             done = False
         if not done:
             self._rest()

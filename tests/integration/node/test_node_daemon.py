@@ -427,36 +427,30 @@ def test_too_few_records_take_no_part_until_the_policy_says_so(site, script, pla
     assert kinds(site) == []
 
 
-def test_an_exchange_that_closed_in_the_meantime_is_noted_and_the_run_goes_on(site, script, plan_of, remote_error):
-    script.refuse_upload = remote_error("remote")
-    script.offer(plan := plan_of())
-    script.ask(plan)
-    node = site.start()
-    node.until(lambda: "not accepted" in node.text)
-    script.refuse_upload = None
-    script.partial.clear()
-    script.ask(plan, 1)
-    node.until(lambda: script.complete)
-    node.until(lambda: kinds(site)[-1] == "acknowledged")
-    node.end()
-    assert kinds(site) == ["release", "sending", "lapsed", "release", "sending", "acknowledged"]
-
-
-def test_an_exchange_that_is_over_before_its_broadcast_was_fetched_is_no_reason_to_leave(
-    site, script, plan_of, remote_error
+@pytest.mark.parametrize(
+    ("refused", "says", "logged"),
+    [
+        ("refuse_upload", "not accepted", ["release", "sending", "lapsed"]),
+        ("refuse_download", "over before it was begun", []),
+    ],
+    ids=["upload", "download"],
+)
+def test_an_exchange_that_closed_in_the_meantime_is_noted_and_the_run_goes_on(
+    site, script, plan_of, remote_error, refused, says, logged
 ):
-    script.refuse_download = remote_error("remote")
+    setattr(script, refused, remote_error("remote"))
     script.offer(plan := plan_of())
     script.ask(plan)
     node = site.start()
-    node.until(lambda: "over before it was begun" in node.text)
-    script.refuse_download = None
+    node.until(lambda: says in node.text)
+    setattr(script, refused, None)
+    script.partial.clear()
     script.ask(plan, 1)
     node.until(lambda: script.complete)
     node.until(lambda: kinds(site)[-1:] == ["acknowledged"])
     node.end()
     assert script.refusals == []
-    assert kinds(site) == ["release", "sending", "acknowledged"]
+    assert kinds(site) == [*logged, "release", "sending", "acknowledged"]
 
 
 def test_an_aborted_run_is_the_exit(site, script, plan_of):
